@@ -5,6 +5,7 @@
     base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- {serve <- fleet, autopsy} <- cli
 
 Siblings don't include each other; serve and fleet see store and analysis of them, autopsy stacks, capture and analysis. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+The model of jobs (lab/simulation) is a room of its own, which tests may see too.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
@@ -37,9 +38,10 @@ ALLOWED = {
     "capture": {"base", "model", "blackbox", "stacks", "bpf", "wire", "plugin/wire"},  # both sides of the kernel
     "autopsy": {"base", "model", "analysis", "stacks", "capture"},
     "launch": {"base", "model", "blackbox", "plugin/embedded"},
-    "lab": {"base", "model", "plugin/embedded"},
+    "simulation": {"base", "model"},
+    "lab": {"base", "model", "plugin/embedded", "simulation"},
     "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "autopsy", "stacks", "launch",
-            "lab"},
+            "lab", "simulation"},
     "main": {"cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
@@ -54,7 +56,7 @@ ALLOWED = {
 
 # The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
 # "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
-ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "explain", "live"]
+ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "devices", "benchmarks", "explain", "live"]
 ANALYSIS_BASE = {"intervals", "node_filter", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may include it
@@ -70,7 +72,8 @@ EVERYWHERE = {"tests", "bench"}
 JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 TOPS = ("src", "lab", "bpf", "plugin", "tests", "bench")
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
-COUNTED_SUFFIXES = SUFFIXES | {".py", ".sh"}
+# Data that programs make: there may be many side by side.
+UNCOUNTED_FOLDERS = {"testdata", "corpus", "__pycache__"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -79,6 +82,8 @@ def room_of_file(path):
     parts = path.parts
     if parts[0] == "bpf":
         return "bpf"
+    if parts[:2] == ("lab", "simulation"):
+        return "simulation"
     if parts[0] == "lab":
         return "job" if len(parts) > 1 and parts[1] in JOB_FOLDERS else "lab"
     if parts[0] in EVERYWHERE:
@@ -95,6 +100,8 @@ def room_of_include(root, path, header):
     if (path.parent / header).exists():
         return None
     first = header.split("/")[0] if "/" in header else ""
+    if header.startswith("lab/simulation/"):
+        return "simulation"
     if first == "plugin":
         parts = header.split("/")
         return "/".join(parts[:2]) if len(parts) > 2 else "plugin"
@@ -138,15 +145,17 @@ def violation(root, path, bracket, header):
     target = room_of_include(root, path, header) if bracket == '"' else None
     if target == "plugin/testing" and path.name.endswith("_test.cpp"):
         return None
+    if target == "simulation" and (path.name.endswith("_test.cpp") or path.parent.name == "testing"):
+        return None  # the jobs of tests
     if target is None or target == room or room in EVERYWHERE or target in ALLOWED.get(room, set()):
         return None
     return f"{room}/ must not include {target}/ ({header})"
 
 
 def check_sizes(root):
-    """One line for each code folder with too many files."""
+    """One line for each code folder with too many files, of whatever kind."""
     counts = collections.Counter(path.parent for top in TOPS for path in (root / top).rglob("*")
-                                 if path.suffix in COUNTED_SUFFIXES)
+                                 if path.is_file() and not UNCOUNTED_FOLDERS & set(path.relative_to(root).parts))
     return [f"{folder.relative_to(root)}: {count} files side by side; give it folders of at most {MOST_FILES}"
             for folder, count in sorted(counts.items()) if count > MOST_FILES]
 

@@ -21,6 +21,11 @@ REPLACED = {
     ("stretch", "stretches"): "row group, interval",
     ("box", "boxes"): "profiler file, profiler session",
 }
+# A word that has other meanings is replaced where its neighbours show ours: pattern -> word, term.
+REPLACED_PHRASES = {
+    re.compile(r"\bcauses?\b,?(?: \w+){0,2} places?\b|\bplaces?\b,?(?: and| or)(?: \w+)? causes?\b"): ("place", "location"),
+    re.compile(r"\b(?:culprit|stall|finding|hypothesis)(?:'s|s') place\b"): ("place", "location"),
+}
 TERMS = {word: term for words, term in REPLACED.items() for word in words}
 FOLDERS = ("src", "bpf", "plugin", "lab", "tests", "bench", "scripts", "docs", "cmake")
 SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".sql"}
@@ -42,6 +47,15 @@ def words_of(path, line):
             yield word
 
 
+def replaced_in(path, line):
+    """The replaced words in a line with their terms: single words, then phrases."""
+    for word in words_of(path, line):
+        yield word, TERMS[word]
+    for pattern, replaced in REPLACED_PHRASES.items():
+        if pattern.search(line):
+            yield replaced
+
+
 def check(root):
     """All occurrences under `root`, as 'path:line: ...'."""
     listed = subprocess.run(["git", "-C", root, "ls-files", *FOLDERS, "*.md", "*.sh"], capture_output=True, text=True, check=True)
@@ -51,7 +65,7 @@ def check(root):
         if SKIPPED.match(path) or file.suffix not in SUFFIXES or not file.is_file():
             continue
         for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
-            found.extend(f"{path}:{number}: '{word}'; the glossary has: {TERMS[word]}" for word in words_of(path, line))
+            found.extend(f"{path}:{number}: '{word}'; the glossary has: {term}" for word, term in replaced_in(path, line))
     return found
 
 

@@ -210,6 +210,7 @@ ST_STATIC_ASSERT(sizeof(struct st_sequence_key) == 24, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_sequence) == 16, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_spec) == 32, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_entry) == 144, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_call_stack) == sizeof(struct st_header) + 24 + 8 * ST_STACK_FRAMES, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_call_return) == 64, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_comm_init) == 200, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_sync) == 72, "wire layout");

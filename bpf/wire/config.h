@@ -34,4 +34,6 @@ struct st_config {
   __u32 walks_all_tasks; /* iterators can't be narrowed to a process (6.1) */
 };
 
+ST_STATIC_ASSERT(sizeof(struct st_config) == 96, "wire layout");
+
 #endif

@@ -74,6 +74,7 @@ struct st_thread_listing {
 
 ST_STATIC_ASSERT(sizeof(struct st_wait) == 96, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_exit) == 40, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_wait_sum) == 16, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_thread_time) == 168, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_thread_listing) == 64, "wire layout");
 

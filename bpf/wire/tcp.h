@@ -140,6 +140,7 @@ ST_STATIC_ASSERT(sizeof(struct st_tcp_sample) == 120, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_net_span) == 56, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_seen) == 104, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket_listing) == 168, "wire layout");
+ST_STATIC_ASSERT(sizeof(struct st_span_state) == 32, "wire layout");
 ST_STATIC_ASSERT(sizeof(struct st_socket) == 128, "wire layout");
 
 #endif

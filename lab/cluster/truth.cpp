@@ -74,7 +74,7 @@ Json fault_json(const FaultTruth& truth) {
     details[name] = plain(value);
   }
   Json intervals = Json::array();
-  for (const Interval& interval : truth.intervals) {
+  for (const TimeRange& interval : truth.intervals) {
     intervals.push_back({{"from_ns", interval.from_ns}, {"to_ns", interval.to_ns}});
   }
   const bool injected = !truth.intervals.empty();

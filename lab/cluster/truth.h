@@ -11,21 +11,16 @@
 #include "lab/cluster/host/node.h"
 #include "lab/cluster/injection/fault_table.h"
 #include "lab/cluster/run.h"
+#include "model/time_range.h"
 
 namespace stalltrace::lab {
-
-/// [from_ns, to_ns) in UTC.
-struct Interval {
-  int64_t from_ns = 0;
-  int64_t to_ns = 0;
-};
 
 /// One fault as it was injected.
 struct FaultTruth {
   FaultSpec spec;
   int rank = 0;
   std::optional<FaultLink> link;
-  std::vector<Interval> intervals;  // when it was in effect: one, or one per pulse
+  std::vector<TimeRange> intervals;  // when it was in effect: one, or one per pulse
   std::optional<uint64_t> packets_dropped;
   std::vector<std::string> commands;
   std::vector<std::pair<std::string, std::string>> details;

@@ -138,7 +138,7 @@ class Check:
         print("\n".join("    " + line for line in lines), flush=True)
 
     def explain(self, name, recording):
-        """The findings' causes and places; None if unknown."""
+        """The findings' causes and locations; None if unknown."""
         result = self.stalltrace("explain", "--json", recording)
         if result.returncode != 0:
             self.table.add(f"{name}: explain", False, result.stderr.strip()[-300:])

@@ -7,11 +7,14 @@
 #include <iterator>
 #include <set>
 
+#include "analysis/benchmarks/judge_benchmarks.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/causes/set_up/init_failure.h"
+#include "analysis/devices/judge_devices.h"
 #include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
 #include "analysis/findings/describe_attempts.h"
+#include "analysis/findings/dumped_stacks.h"
 #include "analysis/findings/expensive_calls.h"
 #include "analysis/findings/failed_ranks.h"
 #include "analysis/findings/inspect.h"
@@ -210,7 +213,8 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   add_stalls(std::move(single_node), search);
   ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
   note_dropped(search, evidence, report);
-  AnalysisContext context{cluster, timeline, flows, evidence, ends};
+  const Settling settling(timeline);
+  AnalysisContext context{cluster, timeline, flows, evidence, ends, settling};
   if (!options.window.empty()) {
     context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
   }
@@ -234,19 +238,32 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   const auto waiting = std::stable_partition(
       failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
   report.findings.insert(report.findings.begin(), failures.begin(), waiting);
+  note_findings(findings, static_cast<size_t>(waiting - failures.begin()), decisions);
   report.findings.insert(report.findings.end(), waiting, failures.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
-  if (!logged.empty()) {
-    if (cluster.nodes().empty()) {
-      report.notes.clear();  // on a recording that is not there
-    }
-    NodeFilter ordered(names.source(), logged, NodeFilter::Keep::kListed);
-    ST_TRY(add_order(ordered, source, report));
+  if (!logged.empty() && cluster.nodes().empty()) {
+    report.notes.clear();  // on a recording that is not there
   }
+  ST_ASSIGN(const std::set<NodeId> called, nodes_with_ordered_calls(names.source()));
+  if (!called.empty()) {
+    NodeFilter ordered(names.source(), called, NodeFilter::Keep::kListed);
+    const bool only_order = report.collectives == 0;
+    ST_TRY(add_order(ordered, source, report));
+    if (!options.window.empty()) {
+      report.notes.emplace_back(
+          "a time range does not limit what logs and dumps show: the order of all calls is judged");
+    }
+    if (only_order) {
+      ST_TRY(resolve(options.window, report));
+    }
+  }
+  ST_TRY(add_device_errors(names.source(), report));
+  ST_TRY(add_dumped_stacks(names.source(), report.findings));
+  ST_TRY(add_benchmarks(names.source(), report));
   if (search.watched) {
     const InspectionQuery query{*options.instance, *with.watched, range};
-    result.inspection = inspect(context, query, *search.watched, decisions, report.findings);
+    result.inspection = inspect(context, query, *search.watched, decisions);
   }
   return result;
 }

@@ -41,7 +41,8 @@ struct ExplainResult {
 
 /// Reads `source` a few times, in time order; memory is about 16 bytes a collective plus bounded evidence. Fails if the
 /// source fails, if the window is empty (kUsage) or outside of the recording (kNotFound), or if the instance does not
-/// exist. A recording without collectives gives a report with a note, in which nothing was judged.
+/// exist. A recording without collectives gives a report with a note, in which nothing was judged. The window does not
+/// limit what logs and dumps show (a note says so); one outside of theirs fails as well.
 Result<ExplainResult> explain(EventSource& source, const ExplainOptions& options = {});
 
 }  // namespace stalltrace

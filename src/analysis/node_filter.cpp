@@ -16,6 +16,17 @@ Result<std::set<NodeId>> nodes_without_durations(EventSource& source) {
   return found;
 }
 
+Result<std::set<NodeId>> nodes_with_ordered_calls(EventSource& source) {
+  ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
+  std::set<NodeId> found;
+  for (const Node& node : nodes) {
+    if (lacks(node, kLacksDurations) && !lacks(node, kLacksCalls)) {
+      found.insert(node.node_id);
+    }
+  }
+  return found;
+}
+
 Status NodeFilter::read_state(AnyRows rows) {
   return std::visit(
       [&]<typename T>(std::vector<T>* all) -> Status {

@@ -12,6 +12,9 @@ namespace stalltrace::analysis {
 /// The nodes whose rows come from logs and dumps (model/events/imported_evidence.h).
 Result<std::set<NodeId>> nodes_without_durations(EventSource& source);
 
+/// Those of them that have calls.
+Result<std::set<NodeId>> nodes_with_ordered_calls(EventSource& source);
+
 class NodeFilter final : public EventSource {
  public:
   enum class Keep : uint8_t { kListed, kOthers };

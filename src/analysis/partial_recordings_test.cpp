@@ -90,7 +90,6 @@ TEST(PartialRecordings, WhatAHostDroppedItselfIsSaidWithoutTheSender) {
     EXPECT_EQ(finding.cause, Cause::kUnknown);
     EXPECT_FALSE(finding.culprit.has_value());
     EXPECT_EQ(small_job::evidence_of(finding, "packet_drop").count, small_job::kSteps - small_job::kSlowFrom);
-    EXPECT_TRUE(finding.remedy.starts_with("on node2, look at the firewall")) << finding.remedy;
     golden::expect_text(finding.remedy);
     if (ranks.size() == 2) {
       expect_golden_text("unknown: the sender was not recorded", finding);
@@ -105,8 +104,8 @@ TEST(PartialRecordings, BystandersAreNotBlamed) {
     EXPECT_EQ(finding.cause, Cause::kUnknown);
     EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
     EXPECT_EQ(small_job::count_of_kind(finding, "packet_drop"), 0);
-    EXPECT_TRUE(finding.summary.starts_with("Without the recording of ranks ")) << finding.summary;
-    EXPECT_TRUE(finding.remedy.starts_with("record the nodes of ranks ")) << finding.remedy;
+    golden::expect_text(finding.summary);
+    golden::expect_text(finding.remedy);
   }
 }
 
@@ -218,7 +217,7 @@ TEST(AttachedLate, HalfAJobIsNotHealthy) {
   MemorySource half = recorded_on(nodes_of({0, 1}), whole);
   const Report report = small_job::report_of(half);
   EXPECT_EQ(report.health(), std::nullopt) << reported(report);
-  EXPECT_EQ(report.unrecorded_ranks, "the job has 4 ranks, 2 recorded; not recorded: ranks 2 and 3");
+  golden::expect_text(report.unrecorded_ranks);
   EXPECT_EQ(std::ranges::count(report.notes, report.unrecorded_ranks), 1);
 }
 
@@ -286,8 +285,8 @@ TEST(AttachedLate, CallsThatCouldNotBeMatchedAreNotCalledUnrecorded) {
   const Finding finding = only(source);
   EXPECT_EQ(finding.cause, Cause::kUnknown);
   EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
-  EXPECT_TRUE(finding.summary.starts_with("It is not known why collectives were slow")) << finding.summary;
-  EXPECT_TRUE(finding.remedy.starts_with("start the agents before the job")) << finding.remedy;
+  golden::expect_text(finding.summary);
+  golden::expect_text(finding.remedy);
 }
 
 }  // namespace

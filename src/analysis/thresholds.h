@@ -59,6 +59,9 @@ inline constexpr int64_t kWaitsLookedAt = 100'000;
 
 /// A rank may still come while the others wait less than this multiple of the usual limit of their spread.
 inline constexpr int64_t kSpreadsToHang = 2;
+/// A call that all ranks have entered may wait for their devices, of which CPUs are ahead: it hangs once it has lasted
+/// this many times longer than any before it on its communicator.
+inline constexpr int64_t kLongestCallsToHang = 2;
 /// Minimum number of sampled gaps from which the typical wait is extrapolated to gaps that were not sampled.
 inline constexpr int64_t kSingleNodeSightings = 3;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take up to that
@@ -154,8 +157,12 @@ inline constexpr double kLateDominance = 0.6;
 /// In a communicator's first instances ranks compile kernels and fill caches, each for its own time: a rank that is
 /// late only there is not reported ...
 inline constexpr int64_t kSettlingInstances = 40;
+/// ... or in so many steps, where a rank's calls show which of them are a step: with tensor parallelism one has
+/// hundreds
+/// ...
+inline constexpr int64_t kSettlingSteps = 5;
 /// ... unless it is late for longer than that takes.
-inline constexpr int64_t kSettlingNs = kNsPerSecond;
+inline constexpr int64_t kSettlingNs = 5 * kNsPerSecond;
 /// Among several ranks one is last more often by chance: the late rank's part of all lateness must exceed the part that
 /// equal chances would give it by this many standard deviations ...
 inline constexpr double kLateDeviations = 3;
@@ -170,6 +177,11 @@ inline constexpr size_t kLateAround = 32;
 inline constexpr double kRareShare = 0.05;
 /// ... this share of its lateness.
 inline constexpr double kRareWorkShare = 0.8;
+/// Any rank evaluates, saves or compiles now and then. While most of its lateness is in so few pauses, or in no larger
+/// share of the steps than above, and each of them is that long, it is not known to be a fault: the severity is
+/// `waiting`.
+inline constexpr size_t kFewPauses = 3;
+inline constexpr int64_t kLongPauseNs = kNsPerSecond;
 /// One end of a link is the culprit if it shows the fault on at least this many links in one direction.
 inline constexpr int kLinksForCulprit = 2;
 /// An additional link counts only with this share of the first link's loss.
@@ -275,8 +287,10 @@ inline constexpr int64_t kCallsElsewhere = 256;
 inline constexpr double kDirectnessMargin = 0.15;
 /// Maximum confidence of a finding: no evidence is complete.
 inline constexpr double kMaxConfidence = 0.99;
-/// Confidence of `unknown`: the lost time is certain, its place and cause are not.
+/// Confidence of `unknown`: the lost time is certain, its location and cause are not.
 inline constexpr double kUnknownConfidence = 0.3;
+/// Confidence of `slow_device`: which device is behind is certain, whether it is slow or has more to do is not.
+inline constexpr double kSlowDeviceConfidence = 0.8;
 /// Failed connection attempts during a set-up: something else may have delayed the set-up as well.
 inline constexpr double kInitFailureConfidence = 0.95;
 
@@ -290,6 +304,8 @@ inline constexpr int64_t kShareSpanNs = 10 * kNsPerSecond;
 inline constexpr Gate kPacketLossGate{400 * kNsPerMs, 250 * kNsPerMs, 0.03};
 /// A garbage collection or a page fault storm ends within 100 ms; small but steady lateness counts by its sum.
 inline constexpr Gate kLateRankGate{150 * kNsPerMs, 250 * kNsPerMs, 0.05};
+/// Devices wait for each other where batches are uneven: no single wait counts, but one that no batch explains.
+inline constexpr Gate kSlowDeviceGate{kNoStepBaselineFloorNs, 500 * kNsPerMs, 0.05};
 /// A time slice is 3 to 30 ms: a single stall of this length needs a competitor that keeps the core.
 inline constexpr Gate kCpuContentionGate{200 * kNsPerMs, 250 * kNsPerMs, 0.04};
 /// A stop by a debugger or freezer is deliberate and has a low gate.
@@ -323,7 +339,7 @@ inline constexpr double kResidueShare = 0.25;
 inline constexpr int kLooksToReport = 2;
 /// A finding ends when its last stall ended this long ago: an intermittent fault continues.
 inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
-/// A finding with the same cause and place within this time is the same finding again.
+/// A finding with the same cause and location within this time is the same finding again.
 inline constexpr int64_t kLiveReturnNs = 60 * kNsPerSecond;
 /// A finding is printed again when its cost has grown by this factor: a hang of days is printed some fifty times.
 inline constexpr double kLiveGrowth = 1.2;
@@ -368,5 +384,31 @@ inline constexpr double kStandingStillConfidence = 0.6;
 inline constexpr double kOrderAloneConfidence = 0.4;
 /// ... or, without the logs of all ranks, whether another one is further behind.
 inline constexpr double kSomeRanksConfidence = 0.3;
+
+// --- kernel logs -----------------------------------------------------------------------------------------------------
+
+/// What a kernel's log reports is the job's if it came at most this long before its first collective or after its last:
+/// a job starts before its first collective, and may hang for its library's time-out after its last.
+inline constexpr int64_t kDeviceSlackNs = 1800 * kNsPerSecond;
+/// Times without an offset from UTC may be off by this: no zone is further from UTC.
+inline constexpr int64_t kLargestTimeZoneNs = 50'400 * kNsPerSecond;
+/// The message names the process of a rank on its host.
+inline constexpr double kDeviceOfRankConfidence = 0.9;
+/// It names a host of the job, or a rank's process without the host.
+inline constexpr double kDeviceOfHostConfidence = 0.6;
+/// Nothing shows that the host had a part in the job.
+inline constexpr double kDeviceAloneConfidence = 0.4;
+
+// --- benchmarks ------------------------------------------------------------------------------------------------------
+
+/// A result of nccl-tests is an outlier if it is slower than its neighbours by this factor: where NCCL changes its
+/// protocol or algorithm, curves of healthy systems have steps of up to a third.
+inline constexpr double kOutlierFactor = 1.5;
+/// A run with less than this share of another run's bus bandwidth is slower: repeated runs differ by a few percent.
+inline constexpr double kSlowerRunShare = 0.8;
+/// Runs with fewer results in common are not compared ...
+inline constexpr size_t kSizesCompared = 3;
+/// ... and smaller sizes only if there are no such: they show latency, which varies more than bandwidth.
+inline constexpr int64_t kBandwidthBytes = 1'048'576;
 
 }  // namespace stalltrace::analysis

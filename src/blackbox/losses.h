@@ -13,7 +13,7 @@
 
 #include "blackbox/format/reader.h"
 #include "model/events.h"
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::blackbox {
 
@@ -31,6 +31,7 @@ inline constexpr const char* kLostApiCalls = "profiler:no_api_call";
 inline constexpr const char* kLostOpenWaits = "profiler:open_wait";
 inline constexpr const char* kLostDoubledSteps = "profiler:doubled_step";
 inline constexpr const char* kLostUnpaired = "profiler:unpaired";
+inline constexpr const char* kLostForgotten = "profiler:forgotten";
 inline constexpr const char* kLostParts = "profiler:open_part";
 inline constexpr const char* kLostCommunicators = "profiler:unknown_communicator";
 inline constexpr const char* kLostUnlinkedSteps = "profiler:unlinked_step";

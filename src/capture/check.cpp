@@ -36,6 +36,11 @@ CheckLine failed(CheckState state, std::string key, std::string what, const Erro
   return {.state = state, .key = std::move(key), .what = std::move(what), .detail = error.what, .remedy = error.remedy};
 }
 
+/// The first mainline kernel that has each feature.
+constexpr std::string_view kUprobeMultiSince = "6.6";
+constexpr std::string_view kTaskStorageSince = "5.12";
+constexpr std::string_view kLandlockSince = "5.13";
+
 CheckLine check_kernel() {
   utsname system{};
   ::uname(&system);
@@ -81,12 +86,15 @@ void check_rights(const KernelFeatures& features, std::vector<CheckLine>& lines)
   lines.push_back(passed("kept_privilege", "privilege that a trace keeps", capability_names(kept)));
   CheckLine reading = passed("confinement", "what explain, query, merge and import give up",
                              "new programs and sockets (seccomp), writing elsewhere (Landlock)");
+  reading.since = kLandlockSince;
   if (!confined.system_calls || !confined.files) {
     reading.state = CheckState::kFallback;
-    reading.detail = confined.system_calls
-                         ? "new programs and sockets (seccomp); writing elsewhere takes Landlock (Linux 5.13)"
-                     : confined.files ? "writing elsewhere (Landlock); this kernel has no system call filters"
-                                      : "nothing: this kernel has neither seccomp nor Landlock";
+    reading.detail =
+        confined.system_calls
+            ? fmt::format("new programs and sockets (seccomp); writing elsewhere takes Landlock (Linux {})",
+                          kLandlockSince)
+        : confined.files ? "writing elsewhere (Landlock); this kernel has no system call filters"
+                         : "nothing: this kernel has neither seccomp nor Landlock";
   }
   lines.push_back(std::move(reading));
 }
@@ -115,7 +123,7 @@ Status probe_ourselves(BpfPrograms& kernel) {
 
 constexpr std::string_view kReport =
     "all else is recorded; report this kernel with the output of 'stalltrace check --programs'";
-constexpr std::string_view kNewerKernel = "a newer kernel records it: docs/kernels.md says from which version on";
+constexpr std::string_view kNewerKernel = "a newer kernel records it";
 
 /// Reports how the calls' probes are attached.
 CheckLine check_probes(BpfPrograms& kernel) {
@@ -123,13 +131,15 @@ CheckLine check_probes(BpfPrograms& kernel) {
   if (const Status probed = probe_ourselves(kernel); !probed) {
     return failed(CheckState::kRefused, "probes", "probes", probed.error());
   }
+  CheckLine line = passed("probes", "probes", "uprobe-multi links");
+  line.since = kUprobeMultiSince;
   if (features.uprobe_multi) {
-    return passed("probes", "probes", "uprobe-multi links");
+    return line;
   }
-  CheckLine line = passed("probes", "probes",
-                          fmt::format("perf events, a file descriptor for every probe (uprobe-multi links need Linux "
-                                      "6.6), removed one by one at the end, some 20 ms each; {} are allowed",
-                                      descriptor_limit()));
+  line.detail = fmt::format(
+      "perf events, a file descriptor for every probe (uprobe-multi links need Linux {}), removed "
+      "one by one at the end, some 20 ms each; {} are allowed",
+      kUprobeMultiSince, descriptor_limit());
   line.state = CheckState::kFallback;
   if (!features.attach_cookie) {
     line.detail += "; a small program of its own at every probe (cookies need Linux 5.15)";
@@ -138,12 +148,15 @@ CheckLine check_probes(BpfPrograms& kernel) {
 }
 
 CheckLine check_storage(const KernelFeatures& features) {
+  CheckLine line = passed("storage", "state of threads and sockets", "kept at the task and the socket");
+  line.since = kTaskStorageSince;
   if (features.task_storage && features.socket_storage) {
-    return passed("storage", "state of threads and sockets", "kept at the task and the socket");
+    return line;
   }
-  CheckLine line = passed("storage", "state of threads and sockets", "");
   if (!features.task_storage) {
-    line.detail = "kept in hash tables: at most 16384 threads of traced processes and 32768 sockets (Linux 5.12)";
+    line.detail =
+        fmt::format("kept in hash tables: at most 16384 threads of traced processes and 32768 sockets (Linux {})",
+                    kTaskStorageSince);
   } else {
     line.detail = "of sockets in a hash table, at most 32768 (programs at kprobes can't keep it at the socket)";
   }
@@ -164,6 +177,7 @@ void check_kernel_side(std::vector<CheckLine>& lines) {
   for (const EvidenceChoice& choice : (*kernel)->evidence()) {
     const EvidenceKindInfo& info = info_of(choice.kind);
     CheckLine line = passed(std::string(info.key), std::string(info.title), choice.detail);
+    line.since = info.since;
     if (choice.state == EvidenceState::kFallback) {
       line.state = CheckState::kFallback;
     } else if (choice.state == EvidenceState::kMissing) {

@@ -24,6 +24,7 @@ struct CheckLine {
   std::string what;
   std::string detail;
   std::string remedy;  // empty when ok
+  std::string since;   // the first mainline kernel that gives this in full: "5.14"; empty: it is not the kernel's
 };
 
 /// `trusted`: the owners whose libraries a trace would probe, see LibraryFiles.

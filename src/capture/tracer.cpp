@@ -23,7 +23,7 @@
 #include "capture/discover/mpi_world.h"
 #include "capture/discover/sharing_user.h"
 #include "capture/privileges.h"
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -40,12 +40,12 @@ constexpr int64_t kLastLooksNs = kNsPerSecond;    // at the end, at the processe
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
-constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{"ring:collective", "ring:network",    "ring:scheduler",
-                                                            "state:thread",    "state:socket",    "state:sequence",
-                                                            "state:drops",     "state:connection"};
-constexpr std::array<const char*, ST_LOSS_COUNT> kShareNames{"share:collective", "share:network", "share:scheduler",
-                                                             "share:thread",     "share:socket",  "share:sequence",
-                                                             "share:drops",      "share:address"};
+constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{kLostRingCollectives, "ring:network",    "ring:scheduler",
+                                                            "state:thread",       "state:socket",    "state:sequence",
+                                                            "state:drops",        "state:connection"};
+constexpr std::array<const char*, ST_LOSS_COUNT> kShareNames{kLostCollectiveShare, "share:network", "share:scheduler",
+                                                             "share:thread",       "share:socket",  kLostSequenceShare,
+                                                             "share:drops",        "share:address"};
 
 /// 0: all namespaces.
 uint64_t scope_netns(const TracerOptions& options) { return options.own_netns ? Procfs().netns(::getpid()) : 0; }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "export/rows/exporter.h"
-#include "model/events/wait_rows.h"
+#include "model/waits/wait_rows.h"
 
 namespace stalltrace::trace_export {
 namespace {
@@ -74,6 +74,7 @@ Result<TraceSummary> Exporter::run() {
   waits.finish();
   ST_TRY(each<PythonStack>([this](const PythonStack& row) { put(row); }));
   ST_TRY(each<LogLine>([this](const LogLine& row) { put(row); }));
+  ST_TRY(each<KernelMessage>([this](const KernelMessage& row) { put(row); }));
   ST_TRY(each<NetSpan>([this](const NetSpan& row) { put(row); }));
   ST_TRY(each<TcpEvent>([this](const TcpEvent& row) { put(row); }));
   ST_TRY(each<TcpSample>([this](const TcpSample& row) { put(row); }));

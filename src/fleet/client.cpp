@@ -7,6 +7,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -36,6 +37,7 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::uint32_t kMostHeaderBytes = 16 << 10;
 constexpr size_t kMostErrorBytes = 64 << 10;
 constexpr size_t kReservedFiles = 64;
+constexpr std::chrono::milliseconds kWhileBusy{100};
 
 /// What a server says of a failure: {"error": ..., "remedy": ...}.
 Error error_of(int status, const std::string& body) {
@@ -173,14 +175,21 @@ class Client {
       if (!*question) {
         co_return Status();
       }
-      last.emplace();
-      last->sent_ns = utc_now_ns();
-      if (co_await channel.write(text_of(**question, node))) {
-        co_return fail("it closed the connection", "ask again");
-      }
-      Status got = co_await receive(channel, received, **question, *last);
-      if (!got) {
-        co_return got;
+      for (bool busy = true; busy;) {
+        last.emplace();
+        last->sent_ns = utc_now_ns();
+        if (co_await channel.write(text_of(**question, node))) {
+          co_return fail("it closed the connection", "ask again");
+        }
+        busy = false;
+        Status got = co_await receive(channel, received, **question, *last, busy);
+        if (!got && !busy) {
+          co_return got;
+        }
+        if (busy) {
+          asio::steady_timer pause(io_, kWhileBusy);
+          co_await pause.async_wait(kAwait);
+        }
       }
     }
   }
@@ -202,7 +211,9 @@ class Client {
     return is_loopback(node.addresses.front()) ? "localhost" : node.shown();
   }
 
-  awaitable<Status> receive(Channel& channel, std::string& received, const Question& question, Reply& reply) {
+  /// `busy`: set if the server asks to come back later.
+  awaitable<Status> receive(Channel& channel, std::string& received, const Question& question, Reply& reply,
+                            bool& busy) {
     Parser parser;
     parser.header_limit(kMostHeaderBytes);
     parser.body_limit(std::max(question.most_bytes, kMostErrorBytes));
@@ -235,6 +246,7 @@ class Client {
       }
     }
     reply.received_ns = utc_now_ns();
+    busy = parser.get().result_int() == 503 && parser.keep_alive();
     if (parser.get().result_int() != 200) {
       co_return std::unexpected(error_of(static_cast<int>(parser.get().result_int()), reply.body));
     }

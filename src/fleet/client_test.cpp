@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -141,6 +142,22 @@ TEST(FleetQuery, NodesThatFailAreNamedAndTheRestIsAnswered) {
     const bool late = i == 2 || i == 3;  // those that hang
     EXPECT_EQ(answer->failed[i].error.kind == ErrorKind::kInterrupted, late) << answer->failed[i].error.what;
   }
+}
+
+TEST(FleetQuery, ABusyNodeIsAskedAgain) {
+  std::atomic<int> asked = 0;
+  const RunningServer busy([&](const HttpRequest&) {
+    return ++asked < 3 ? serve::answer_of_error(503, "busy", "later")
+                       : HttpAnswer{.body =
+                                        "{\"recording\":\"a\",\"nodes\":[],\"columns\":[\"n\"]}\n"
+                                        "{\"end\":true,\"rows\":0,\"truncated\":false}\n"};
+  });
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(busy.port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = std::chrono::seconds(5)}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->answered, 1U);
+  EXPECT_EQ(asked, 3);
 }
 
 TEST(FleetQuery, AnswersHaveTheSameColumns) {

@@ -18,6 +18,7 @@
 #include <csignal>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/file.h"

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <vector>
 
 #include "base/file.h"
 #include "import/evidence.h"
+#include "import/kernel_log/message.h"
 #include "import/lines.h"
 #include "import/nccl_log/log_text.h"
+#include "import/nccl_tests/json_report.h"
+#include "import/nccl_tests/table.h"
+#include "import/py_spy/dump.h"
 
 namespace stalltrace::import {
 namespace {
@@ -43,51 +47,97 @@ bool is_pickled_dump(std::string_view head) {
          std::ranges::any_of(kKeys, [&](std::string_view key) { return head.find(key) != std::string_view::npos; });
 }
 
-Result<bool> is_log(const std::string& path, uint64_t most_bytes) {
+bool is_log_line(std::string_view text) {
+  const LogText read = read_log_text(text);
+  return (read.level != LogText::Level::kNone && (!read.host.empty() || read.level == LogText::Level::kVersion)) ||
+         is_timeout(text);
+}
+
+// A single line that looks like the kernel's may be anybody's.
+constexpr size_t kKernelLines = 8;
+
+/// A format whose files consist of lines: a job's output may have several.
+struct LineFormat {
+  Format format;
+  bool (*is_line)(std::string_view line);
+  size_t least_lines = 1;
+};
+constexpr std::array kLineFormats{
+    LineFormat{Format::kNcclLog, is_log_line}, LineFormat{Format::kNcclTests, is_benchmark_line},
+    LineFormat{Format::kKernelLog, is_kernel_message}, LineFormat{Format::kKernelLog, is_kernel_line, kKernelLines},
+    LineFormat{Format::kPySpy, is_py_spy_line}};
+
+Result<std::vector<Format>> line_formats(const std::string& path, uint64_t most_bytes) {
   ST_ASSIGN(LineReader lines, LineReader::open(path, most_bytes));
+  std::array<size_t, kLineFormats.size()> seen{};
+  size_t found = 0;
   std::string scratch;
   while (const auto line = lines.next()) {
     const std::string_view text = without_escapes(line->text, scratch);
-    const LogText read = read_log_text(text);
-    if ((read.level != LogText::Level::kNone && (!read.host.empty() || read.level == LogText::Level::kVersion)) ||
-        is_timeout(text)) {
-      return true;
+    for (size_t i = 0; i < kLineFormats.size(); ++i) {
+      const LineFormat& one = kLineFormats[i];
+      if (seen[i] < one.least_lines && one.is_line(text) && ++seen[i] == one.least_lines) {
+        ++found;
+      }
     }
-    if (line->number >= kMostLinesLookedAt) {
+    if (found == kLineFormats.size() || line->number >= kMostLinesLookedAt) {
       break;
     }
   }
-  return false;
+  std::vector<Format> formats;
+  for (size_t i = 0; i < kLineFormats.size(); ++i) {
+    const bool known = std::ranges::find(formats, kLineFormats[i].format) != formats.end();
+    if (seen[i] == kLineFormats[i].least_lines && !known) {
+      formats.push_back(kLineFormats[i].format);
+    }
+  }
+  return formats;
 }
 
 }  // namespace
 
 std::string_view name_of(Format format) {
-  constexpr std::array<std::string_view, 6> kNames{
-      "unknown", "recording", "profiler file", "NCCL log", "Flight Recorder dump", "other pickle"};
+  constexpr std::array<std::string_view, 9> kNames{
+      "unknown",           "recording",  "profiler file", "NCCL log",    "Flight Recorder dump",
+      "nccl-tests output", "kernel log", "py-spy dump",   "other pickle"};
   return kNames[static_cast<size_t>(format)];
 }
 
-Result<Format> detect(const std::string& path) {
+std::span<const Reader> readers() {
+  static constexpr std::array kReaders{
+      Reader{Format::kNcclLog, "", import_nccl_logs}, Reader{Format::kFlightRecorder, "", import_flight_recorder},
+      Reader{Format::kNcclTests, "result", import_nccl_tests},
+      Reader{Format::kKernelLog, "message", import_kernel_logs}, Reader{Format::kPySpy, "stack", import_py_spy}};
+  return kReaders;
+}
+
+Result<std::vector<Format>> detect(const std::string& path) {
+  using Formats = std::vector<Format>;
   if (auto opened = open_regular(path); !opened) {
     return std::unexpected(std::move(opened.error()));
   }
   ST_ASSIGN(const std::string head, read_file(path, kHeadBytes));
   if (head.starts_with(kSqlite)) {
-    return Format::kRecording;
+    return Formats{Format::kRecording};
   }
   if (head.starts_with(kProfilerMagic)) {
-    return Format::kProfilerFile;
+    return Formats{Format::kProfilerFile};
   }
   if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5) {
-    return is_pickled_dump(head) ? Format::kFlightRecorder : Format::kOtherPickle;
+    return Formats{is_pickled_dump(head) ? Format::kFlightRecorder : Format::kOtherPickle};
+  }
+  if (is_benchmark_report(head)) {
+    return Formats{Format::kNcclTests};
+  }
+  if (is_py_spy_json(head)) {
+    return Formats{Format::kPySpy};
   }
   if (is_json_dump(head)) {
-    return Format::kFlightRecorder;
+    return Formats{Format::kFlightRecorder};
   }
   const bool binary = head.find('\0') != std::string::npos;  // a log can have a few, but it begins as text
-  ST_ASSIGN(const bool log, is_log(path, binary ? kHeadBytes : kMostBytesLookedAt));
-  return log ? Format::kNcclLog : Format::kUnknown;
+  ST_ASSIGN(Formats formats, line_formats(path, binary ? kHeadBytes : kMostBytesLookedAt));
+  return formats.empty() ? Formats{Format::kUnknown} : std::move(formats);
 }
 
 }  // namespace stalltrace::import

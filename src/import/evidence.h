@@ -22,13 +22,18 @@ enum class Format : uint8_t {
   kProfilerFile,    // of our NCCL profiler plugin
   kNcclLog,         // NCCL_DEBUG output, alone or in a job's output
   kFlightRecorder,  // PyTorch's, pickle or JSON
+  kNcclTests,       // output of all_reduce_perf and the others, text or JSON
+  kKernelLog,       // dmesg, journalctl -k, kern.log
+  kPySpy,           // py-spy dump, text or JSON
   kOtherPickle,     // of anything else
 };
-/// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "other pickle", "unknown"
+/// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "nccl-tests output", "kernel log", "py-spy
+/// dump", "other pickle", "unknown"
 std::string_view name_of(Format format);
 
-/// By the file's content. Fails if it can't be read.
-Result<Format> detect(const std::string& path);
+/// By the file's content: a job's output can have several formats. At least one; kUnknown only alone. Fails if the file
+/// can't be read.
+Result<std::vector<Format>> detect(const std::string& path);
 
 struct Options {
   /// Of each rank and communicator only the last calls are delivered, about this many rows in all.
@@ -41,6 +46,7 @@ struct Summary {
   size_t processes = 0;
   uint64_t calls = 0;       // delivered
   uint64_t calls_left = 0;  // older ones that were not, by Options::most_calls
+  uint64_t rows = 0;        // of formats without calls: delivered results or messages
 };
 
 /// What the reader has to know besides the events: "node1.log: line 12: ...".
@@ -52,5 +58,24 @@ Result<Summary> import_nccl_logs(std::span<const std::string> paths, EventSink& 
 /// Dumps of one job, one file per rank. Fails if none can be read.
 Result<Summary> import_flight_recorder(std::span<const std::string> paths, EventSink& sink, const Note& note,
                                        const Options& options = {});
+
+/// Outputs of nccl-tests. Fails if none can be read.
+Result<Summary> import_nccl_tests(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                  const Options& options = {});
+/// Kernel logs. Fails if none can be read.
+Result<Summary> import_kernel_logs(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                   const Options& options = {});
+/// Dumps of py-spy. Fails if none can be read.
+Result<Summary> import_py_spy(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                              const Options& options = {});
+
+/// The readers above.
+struct Reader {
+  Format format = Format::kUnknown;
+  std::string_view row;  // what Summary::rows counts: "result"; empty: it delivers calls
+  Result<Summary> (*read)(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                          const Options& options) = nullptr;
+};
+std::span<const Reader> readers();
 
 }  // namespace stalltrace::import

@@ -99,4 +99,26 @@ std::optional<Line> LineReader::next() {
   return line;
 }
 
+std::string_view without_escapes(std::string_view line, std::string& scratch) {
+  if (line.find('\x1b') == std::string_view::npos) {
+    return line;
+  }
+  scratch.clear();
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != '\x1b') {
+      scratch += line[i];
+      continue;
+    }
+    if (i + 1 < line.size() && line[i + 1] == '[') {  // CSI: parameters, then one final byte
+      i += 2;
+      while (i < line.size() && (line[i] < '@' || line[i] > '~')) {
+        ++i;
+      }
+    } else {
+      ++i;
+    }
+  }
+  return scratch;
+}
+
 }  // namespace stalltrace::import

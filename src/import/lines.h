@@ -49,4 +49,7 @@ class LineReader {
   bool failed_ = false;
 };
 
+/// Removes ANSI colours and other escape sequences; `scratch` keeps the result if there were any.
+std::string_view without_escapes(std::string_view line, std::string& scratch);
+
 }  // namespace stalltrace::import

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <variant>
 
+#include "model/events/benchmark.h"
 #include "model/events/collective.h"
 #include "model/events/host.h"
 #include "model/events/job.h"
@@ -20,10 +21,10 @@
 namespace stalltrace {
 
 /// Read completely: see TableKind::kState.
-inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes;
+inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes + kBenchmarkRunTypes;
 /// Streamed in time order.
-inline constexpr auto kStreamedTypes =
-    kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes + kHostTypes + kLogTypes;
+inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes +
+                                       kHostTypes + kLogTypes + kBenchmarkResultTypes;
 inline constexpr auto kEventTypes = kStateTypes + kStreamedTypes;
 
 template <typename T>
@@ -68,9 +69,20 @@ bool belongs_to(const T& row, TimeRange range) {
   return EventTraits<T>::begin_ns(row) < range.to_ns && EventTraits<T>::end_ns(row) >= range.from_ns;
 }
 
-/// One row of any type.
 template <typename T>
 using Itself = T;
-using Event = ForTypes<std::variant, Itself, kEventTypes>;
+/// One row of any type. Its special members are not inline: each file that passes rows would compile those of all
+/// types.
+class Event : public ForTypes<std::variant, Itself, kEventTypes> {
+ public:
+  template <EventType T>
+  Event(T row)
+      : variant(std::in_place_type<T>, std::move(row)) {}  // NOLINT(google-explicit-constructor): a row is an event
+  Event(const Event& other);
+  Event(Event&& other) noexcept;
+  Event& operator=(const Event& other);
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+};
 
 }  // namespace stalltrace

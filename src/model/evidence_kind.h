@@ -32,10 +32,15 @@ enum class EvidenceKind : uint8_t {
   kOutOfMemoryKills,
 };
 
+/// The oldest kernel that can be traced.
+inline constexpr std::string_view kOldestTraced = "5.10";
+
 struct EvidenceKindInfo {
   EvidenceKind kind;
   std::string_view key;    // in recordings and JSON
   std::string_view title;  // for people
+  /// The first mainline kernel that gives it in full ("6.3"), of those that can be traced.
+  std::string_view since;
 };
 
 /// All kinds, in enumeration order.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/finding.h"
 
+#include <algorithm>
 #include <array>
 
 #include "model/enum_text.h"
@@ -26,7 +27,8 @@ std::optional<Severity> severity_from_text(std::string_view text) {
 }
 
 std::optional<bool> Report::health() const {
-  if (!findings.empty()) {
+  const bool benchmark_failed = std::ranges::any_of(benchmarks, &BenchmarkSummary::failed);
+  if (!findings.empty() || benchmark_failed) {
     return false;
   }
   return judged == 0 || ends_unknown || !unrecorded_ranks.empty() ? std::nullopt : std::optional(true);

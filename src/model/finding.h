@@ -26,7 +26,9 @@ namespace stalltrace {
   CAUSE(kSlowReceiver, "slow_receiver")                 \
   CAUSE(kHostDrop, "host_drop")                         \
   CAUSE(kFabricErrors, "fabric_errors")                 \
+  CAUSE(kDeviceError, "device_error")                   \
   CAUSE(kLateRank, "late_rank")                         \
+  CAUSE(kSlowDevice, "slow_device")                     \
   CAUSE(kCpuContention, "cpu_contention")               \
   CAUSE(kDiskIo, "disk_io")                             \
   CAUSE(kProcessStopped, "process_stopped")             \
@@ -123,6 +125,24 @@ struct JobAttempt {
   std::vector<std::pair<NodeId, int32_t>> processes;  // by node and pid
 };
 
+/// One run of a benchmark whose output was given.
+struct BenchmarkSummary {
+  std::string name;  // "all_reduce_perf"; "a benchmark" where the output does not say which
+  std::string file;
+  int64_t line = 0;    // of its beginning; 0: the file has no lines
+  int32_t nranks = 0;  // 0: not said
+  std::vector<std::string> hosts;
+  int64_t results = 0;
+  int64_t smallest_bytes = 0;
+  int64_t largest_bytes = 0;
+  double peak_busbw_gbs = 0;
+  int64_t peak_bytes = 0;
+  int64_t wrong_results = 0;  // results with wrong elements
+  bool ended = false;
+  bool failed = false;               // wrong results, or it reported a failure
+  std::vector<std::string> remarks;  // what the numbers show: failures first, outliers, the comparison with other runs
+};
+
 /// The result of explain.
 struct Report {
   static constexpr int kSchema = 1;
@@ -140,11 +160,12 @@ struct Report {
   std::vector<Finding> findings;             // those that ended a job, then most expensive first
   int64_t failed_ranks = 0;                  // ranks whose processes failed although no finding is about them
   std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
-  bool ends_unknown = false;     // calls have no ends, as in a log: without findings, nothing is known to be healthy
+  bool ends_unknown = false;  // calls have no ends, as in a log: without findings, nothing is known to be healthy
+  std::vector<BenchmarkSummary> benchmarks;  // runs of benchmarks whose output was given
   std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
 
-  /// False with findings. None without any if nothing was judged, ends are unknown, or ranks were not recorded: the
-  /// job's health is then not known.
+  /// False with findings, or if a benchmark failed. None without any if nothing was judged, ends are unknown, or ranks
+  /// were not recorded: the job's health is then not known.
   [[nodiscard]] std::optional<bool> health() const;
 };
 

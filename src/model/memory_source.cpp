@@ -25,6 +25,13 @@ void upsert(std::vector<T>& rows, T row) {
 
 }  // namespace
 
+MemorySource::MemorySource() = default;
+MemorySource::MemorySource(const MemorySource&) = default;
+MemorySource::MemorySource(MemorySource&&) noexcept = default;
+MemorySource& MemorySource::operator=(const MemorySource&) = default;
+MemorySource& MemorySource::operator=(MemorySource&&) noexcept = default;
+MemorySource::~MemorySource() = default;
+
 void MemorySource::accept(Event event) {
   std::visit(
       [this]<typename T>(T&& row) {

@@ -13,6 +13,14 @@ namespace stalltrace {
 /// Keeps all rows that it accepts. Single-threaded.
 class MemorySource final : public EventSource, public EventSink {
  public:
+  // Not inline: each test would compile those of all types.
+  MemorySource();
+  MemorySource(const MemorySource& other);
+  MemorySource(MemorySource&& other) noexcept;
+  MemorySource& operator=(const MemorySource& other);
+  MemorySource& operator=(MemorySource&& other) noexcept;
+  ~MemorySource() override;
+
   /// Replaces the row with the same key, if the type has one (EventTraits); appends any other.
   void accept(Event event) override;
 

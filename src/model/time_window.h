@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 #include "model/source.h"
@@ -17,8 +16,7 @@ struct TimePoint {
 
   /// `start_ns`: the first arrival, not before 1970. Saturates at the limits of a time.
   [[nodiscard]] int64_t utc_ns(int64_t start_ns) const {
-    constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
-    return !from_start ? ns : ns > kLast - start_ns ? kLast : start_ns + ns;
+    return !from_start ? ns : ns > kForever - start_ns ? kForever : start_ns + ns;
   }
 };
 

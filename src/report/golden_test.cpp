@@ -244,16 +244,39 @@ TEST(InspectionText, AnInstanceOutsideOfTheRangeIsNotCalledOrdinary) {
     const std::string text = inspection_to_text(inspection);
     return text.substr(0, text.find('\n'));
   };
-  EXPECT_TRUE(headline().ends_with("a stall, counted in finding [1]"));
+  golden::expect_text(headline());
   inspection.parts[1].stall = false;
-  EXPECT_TRUE(headline().ends_with("no stall"));
+  golden::expect_text(headline());
   inspection.outside_range = true;
-  EXPECT_TRUE(headline().ends_with("outside of --from/--to"));
+  golden::expect_text(headline());
 }
 
 TEST(InspectionGolden, TextAndJson) {
   expect_golden("instance.txt", inspection_to_text(slow_instance()));
   expect_golden("instance.json", inspection_to_json(slow_instance()));
+}
+
+TEST(ReportGolden, Benchmarks) {
+  Report report;
+  BenchmarkSummary run{.name = "all_reduce_perf", .file = "good.log", .line = 3, .nranks = 8};
+  run.hosts = {"node0", "node1"};
+  run.results = 50;
+  run.smallest_bytes = 8;
+  run.largest_bytes = int64_t{1} << 27;
+  run.peak_busbw_gbs = 343.85;
+  run.peak_bytes = run.largest_bytes;
+  run.ended = true;
+  report.benchmarks.push_back(run);
+  run.file = "wrong\x1b[2J.log";
+  run.failed = true;
+  run.wrong_results = 2;
+  run.remarks = {"4096 wrong of 262144 elements in the result of 1.0 MiB (float sum, in place), line 35",
+                 "slower: busbw 62 % of run [1]'s in the median of 16 results of 1.0 MiB and more"};
+  report.benchmarks.push_back(run);
+  report.benchmarks.push_back({.name = "a benchmark", .file = "cut.log"});
+  expect_golden("benchmarks.txt", report_to_text(report));
+  expect_golden("benchmarks.json", report_to_json(report));
+  EXPECT_EQ(report.health(), false);
 }
 
 TEST(ReportText, NamesCannotDriveTheTerminal) {

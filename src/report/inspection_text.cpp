@@ -19,7 +19,7 @@ std::string verdict_of(const Inspection& inspection) {
   }
   for (const InspectedPart& part : inspection.parts) {
     if (part.stall) {
-      return "a stall, but stalls of this cause and place cost too little to be a finding";
+      return "a stall, but stalls of this cause and location cost too little to be a finding";
     }
   }
   return inspection.outside_range ? "outside of --from/--to" : "no stall";

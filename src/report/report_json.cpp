@@ -35,6 +35,23 @@ Json to_json(const JobAttempt& attempt) {
           {"ended_by", to_json(attempt.ended_by)}};
 }
 
+Json to_json(const BenchmarkSummary& run) {
+  return {{"name", run.name},
+          {"file", run.file},
+          {"line", run.line},
+          {"ranks", run.nranks == 0 ? Json(nullptr) : Json(run.nranks)},
+          {"hosts", run.hosts},
+          {"results", run.results},
+          {"smallest_bytes", run.smallest_bytes},
+          {"largest_bytes", run.largest_bytes},
+          {"peak_busbw_gbs", run.peak_busbw_gbs},
+          {"peak_bytes", run.peak_bytes},
+          {"wrong_results", run.wrong_results},
+          {"ended", run.ended},
+          {"failed", run.failed},
+          {"remarks", run.remarks}};
+}
+
 double rounded(double value, double steps) { return std::round(value * steps) / steps; }
 
 Json to_json(const Finding& finding) {
@@ -113,6 +130,12 @@ std::string report_to_json(const Report& report) {
     json["findings"].push_back(to_json(finding));
     if (several && finding.attempt) {
       json["findings"].back()["attempt"] = *finding.attempt;
+    }
+  }
+  if (!report.benchmarks.empty()) {
+    json["benchmarks"] = Json::array();
+    for (const BenchmarkSummary& run : report.benchmarks) {
+      json["benchmarks"].push_back(to_json(run));
     }
   }
   json["losses"] = Json::array();

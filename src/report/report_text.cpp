@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "report/benchmark_text.h"
 #include "report/page.h"
 
 namespace stalltrace::report {
@@ -41,7 +42,8 @@ std::string cost_text(const Finding& finding, const Report& report) {
   if (finding.ended_job) {
     return "the job: it ended" + (finding.collectives_affected == 0 ? "" : ", after " + waiting_text(finding));
   }
-  if (report.ends_unknown && finding.stall_ms <= 0) {
+  const bool costs_unknown = report.ends_unknown || finding.cause == Cause::kDeviceError;
+  if (costs_unknown && finding.stall_ms <= 0) {
     return "not known: the evidence does not show how long";
   }
   const int64_t judged_ns = report.judged == 0 ? 0 : length_ns(report.judged_range);
@@ -144,6 +146,9 @@ void write_reservations(Page& page, const Report& report) {
 }
 
 std::string verdict_without_findings(const Page& page, const Report& report) {
+  if (report.collectives == 0 && !report.benchmarks.empty()) {
+    return page.paint(benchmarks_text(report), kBold) + ".";
+  }
   if (report.judged == 0) {
     return fmt::format(
         "{} {}.", page.paint("Nothing to judge:", kBold),
@@ -182,6 +187,7 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
       write_finding(page, report, report.findings[i], i + 1);
     }
   }
+  write_benchmarks(page, report);
   write_reservations(page, report);
   return page.take();
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A report for people: the verdict first, then place, time, cost, evidence and remedy.
+// A report for people: the verdict first, then location, time, cost, evidence and remedy.
 #pragma once
 
 #include <string>

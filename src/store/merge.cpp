@@ -237,8 +237,7 @@ class Merger {
 };
 
 Status exists_already(const std::string& output) {
-  return fail(output + ": exists already; a recording is never overwritten silently",
-              "choose another file with --out, or remove this one");
+  return fail(output + ": exists already", "choose another file with --out");
 }
 
 }  // namespace

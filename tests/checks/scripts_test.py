@@ -100,13 +100,14 @@ class Words(Case):
     def test_replaced_words_are_found_in_sentences_and_names(self):
         self.need_program("git")
         for text, words in [("// It tells who died.\n", ["tells"]), ("int told_by;\n", ["told"]),
-                            ("class LaneTable;\n", ["lane"]), ("st_box_event box;\n", ["box"])]:
+                            ("class LaneTable;\n", ["lane"]), ("st_box_event box;\n", ["box"]),
+                            ("// Stalls of one cause and place.\n", ["place"])]:
             with self.subTest(text=text):
                 self.assertEqual(self.found("a.h", text), (1, words))
 
     def test_other_words_pass(self):
         self.need_program("git")
-        self.assertEqual(self.found("a.h", "// A planet reports; the ring buffer is unwrapped.\nst_box_event* e;\n"), (0, []))
+        self.assertEqual(self.found("a.h", "// A planet reports; the ring buffer is unwrapped in place.\nst_box_event* e;\n"), (0, []))
 
 
 class Soak(Case):

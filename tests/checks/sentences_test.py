@@ -12,9 +12,30 @@ from stalltrace import ROOT, Case, sentence, sentences
 ASSERTIONS = {"assertIn": 0, "assertNotIn": 0, "assertRegex": 1, "assertNotRegex": 1}  # the position of the literal
 SAYS = re.compile(r'assert_(?:not_)?says\("([^"]+)"')
 # Two words of a sentence, in a literal that a C++ test looks for.
-CPP_PROSE = re.compile(r'(?:\.find|HasSubstr|EndsWith|StartsWith|MatchesRegex|ContainsRegex)\(\s*"[^"]*?\b[a-z]{2,} [a-z]{2,}\b')
+CPP_PROSE = re.compile(
+    r"(?:\.find|\.contains|\.starts_with|\.ends_with|HasSubstr|EndsWith|StartsWith|MatchesRegex|ContainsRegex)"
+    r'\(\s*"[^"]*?\b[a-z]{2,} [a-z]{2,}\b'
+)
+# A literal that a C++ test compares a text with, and what makes it a sentence: names, paths and values are none.
+CPP_EQUALS = re.compile(r"(?:EXPECT|ASSERT)_(?:EQ|NE|STREQ)\(")
+LITERAL = r'"(?:[^"\\]|\\.)*"'
+LAST_LITERALS = re.compile(rf"((?:{LITERAL}\s*)+)$")
+CPP_SENTENCE = re.compile(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b|\b(?:is|has|had|was|were|are|not|no|it) [a-z]{2,}\b")
 # What these look for was written by the lab's job, another program or a file format.
-OTHERS_TEXT = re.compile(r"^(lab/nccl/|lab/workload/|plugin/box/heartbeat_test|lab/cluster/cluster_test|src/stacks/python/images_test)")
+OTHERS_TEXT = re.compile(
+    r"^(lab/nccl/|lab/workload/|plugin/box/heartbeat_test|lab/cluster/cluster_test|src/stacks/python/images_test"
+    r"|src/base/process/(procfs|subprocess)_test|src/export/encode/encoders_test|src/import/nccl_log/import_test)"
+)
+
+
+def sentences_expected(source):
+    """The sentences that a C++ test compares texts with, but for those that it gave to the code itself."""
+    for match in CPP_EQUALS.finditer(source):
+        statement = re.split(r"\)\s*(?:<<|;)", source[match.end() : match.end() + 2000])[0]
+        literals = LAST_LITERALS.search(statement)
+        text = "".join(re.findall(LITERAL, literals[1])).replace('""', "") if literals else ""
+        if CPP_SENTENCE.search(text) and source.count(text.strip('"')) < 2:
+            yield text
 
 
 def prose_in(tree):
@@ -48,7 +69,8 @@ class Sentences(Case):
     def test_no_unit_test_has_its_own(self):
         paths = [path for top in ("src", "lab", "plugin", "tests") for path in sorted((ROOT / top).rglob("*_test.cpp"))]
         names = {str(path.relative_to(ROOT)): path for path in paths}
-        found = {name: CPP_PROSE.findall(path.read_text()) for name, path in names.items() if not OTHERS_TEXT.match(name)}
+        sources = {name: path.read_text() for name, path in names.items() if not OTHERS_TEXT.match(name)}
+        found = {name: CPP_PROSE.findall(text) + list(sentences_expected(text)) for name, text in sources.items()}
         self.assertEqual({name: texts for name, texts in found.items() if texts}, {}, "use golden::expect_text()")
 
     def test_prose_is_recognised(self):
@@ -56,4 +78,8 @@ class Sentences(Case):
         self.assertEqual(list(prose_in(ast.parse('self.assertRegex(text, f"{who} had not entered")'))), [1])
         self.assertEqual(list(prose_in(ast.parse('self.assertIn("--out", text)'))), [])
         self.assertTrue(CPP_PROSE.search('text.find("had not entered")'))
+        self.assertTrue(CPP_PROSE.search('EXPECT_TRUE(text.starts_with("had not entered"))'))
+        self.assertEqual(list(sentences_expected('EXPECT_EQ(f("a"), "1 is "\n  "no number") << x;')), ['"1 is no number"'])
+        self.assertEqual(list(sentences_expected('EXPECT_EQ(f("a"), "in read") << "it is none";')), [])
+        self.assertEqual(list(sentences_expected('fail("no room"); EXPECT_EQ(error, "no room");')), [])
         self.assertFalse(CPP_PROSE.search('text.find("\\"rank\\":")'))

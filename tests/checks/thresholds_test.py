@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of docs/findings.md are those of src/analysis/thresholds.h.
+"""The numbers of docs/findings.md are those of src/analysis/thresholds.h and a few other files, and so are those of
+docs/recording.md about what `--max-size` keeps.
 
-The page names a constant behind the number that it holds: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
+A page names a constant behind the number that it has: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
 "250 ms and 3 %, or one stall of 400 ms (`kPacketLossGate`)", "(`kSlowLinkContrast`: factor 2)"."""
 
 import ast
@@ -10,11 +11,25 @@ import re
 
 from stalltrace import ROOT, Case
 
-PAGE = (ROOT / "docs" / "findings.md").read_text()
-HEADER = (ROOT / "src" / "analysis" / "thresholds.h").read_text()
+PAGES = {
+    "docs/findings.md": (
+        "src/analysis/thresholds.h",
+        "src/analysis/timeline/timeline.cpp",
+        "src/analysis/timeline/sequence_table.cpp",
+        "src/analysis/live/live_window.h",
+        "src/cli/live_watch.cpp",
+    ),
+    "docs/recording.md": ("src/store/write/stall_window.cpp",),
+}
 
 UNITS = {"kNsPerUs": 1_000, "kNsPerMs": 1_000_000, "kNsPerSecond": 1_000_000_000}
-OPERATORS = {ast.Mult: operator.mul, ast.Div: operator.truediv, ast.Add: operator.add, ast.Sub: operator.sub}
+OPERATORS = {
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.LShift: operator.lshift,
+}
 WORDS = {"half": 0.5, "twice": 2, "third": 1 / 3}
 NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s+(ms|s|%|million)\b|\s*(%))?|\b(half|twice)\b")
 
@@ -31,13 +46,15 @@ def value_of(expression, known):
             return known[node.id]
         return ast.literal_eval(node)
 
-    return walk(ast.parse(expression.replace("'", "").strip(), mode="eval"))
+    return walk(ast.parse(re.sub(r"'|(?<=\d)LL\b", "", expression).strip(), mode="eval"))
 
 
-def constants(header):
-    """Returns name to value; a Gate becomes its three values."""
+def constants(sources):
+    """Returns name to value, of numbers; a Gate becomes its three values."""
     known = dict(UNITS)
-    for match in re.finditer(r"^inline constexpr \w+ (k\w+)(?: = ([^;]+)|\{([^}]+)\});", header, re.MULTILINE):
+    text = "\n".join((ROOT / source).read_text() for source in sources)
+    declaration = r"^(?:inline )?constexpr (?:int|u?int\w+|size_t|double|Gate) (k\w+)(?: = ([^;]+)|\{([^}]+)\});"
+    for match in re.finditer(declaration, text, re.MULTILINE):
         name, single, gate = match.groups()
         known[name] = value_of(single, known) if single else tuple(value_of(part, known) for part in gate.split(","))
     return known
@@ -46,6 +63,7 @@ def constants(header):
 def numbers_in(text):
     """The numbers in a text, in the constants' units: ns, fractions, counts."""
     found = []
+    text = re.sub(r"(\d+)\^(\d+)", lambda power: str(int(power[1]) ** int(power[2])), text)
     for match in NUMBER.finditer(text):
         digits, unit, percent, word = match.groups()
         if word:
@@ -64,11 +82,11 @@ def same(number, value):
 class Claim:
     """A constant named on the page, with the numbers before and after it in its sentence or row."""
 
-    def __init__(self, match, begin):
+    def __init__(self, page, match, begin):
         self.name = match[1]
-        before = PAGE[begin : match.start()]
+        before = page[begin : match.start()]
         self.before = numbers_in(re.split(r"\n\n|(?<=[.;])\s|\n\|", before)[-1])
-        row = PAGE[match.end() : PAGE.index("\n", match.end())]
+        row = page[match.end() : page.index("\n", match.end())]
         self.factor = re.match(r": factor ([\d.]+)", row)
         self.after = numbers_in(row) if row.startswith(" |") else []
 
@@ -86,35 +104,38 @@ class Claim:
         return self.before[-1:]
 
 
-def claims():
+def claims(page):
     found = []
     begin = 0
-    for match in re.finditer(r"`(k[A-Z]\w+)`", PAGE):
-        found.append(Claim(match, begin))
+    for match in re.finditer(r"`(k[A-Z]\w+)`", page):
+        found.append(Claim(page, match, begin))
         begin = match.end()
     return found
 
 
 class Thresholds(Case):
-    def test_the_page_gives_the_numbers_of_the_constants(self):
-        known = constants(HEADER)
-        compared = set()
-        for claim in claims():
-            self.assertIn(claim.name, known, "docs/findings.md names a constant that thresholds.h lacks")
-            value = known[claim.name]
-            values = value if isinstance(value, tuple) else (value,)
-            numbers = claim.numbers(len(values))
-            if numbers:
-                compared.add(claim.name)
-                self.assertTrue(
-                    all(same(*pair) for pair in zip(numbers, values)),
-                    f"docs/findings.md gives {numbers} for {claim.name}, thresholds.h {values}",
-                )
-        self.assertEqual({claim.name for claim in claims()} - compared, set(), "constants without their numbers")
+    def test_the_pages_give_the_numbers_of_the_constants(self):
+        for name, sources in PAGES.items():
+            known = constants(sources)
+            found = claims((ROOT / name).read_text())
+            compared = set()
+            for claim in found:
+                self.assertIn(claim.name, known, f"{name} names a constant that its sources lack")
+                value = known[claim.name]
+                values = value if isinstance(value, tuple) else (value,)
+                numbers = claim.numbers(len(values))
+                if numbers:
+                    compared.add(claim.name)
+                    self.assertTrue(
+                        all(same(*pair) for pair in zip(numbers, values)),
+                        f"{name} gives {numbers} for {claim.name}, its source {values}",
+                    )
+            self.assertEqual({claim.name for claim in found} - compared, set(), f"constants without their numbers in {name}")
 
     def test_a_wrong_number_is_found(self):
-        known = constants(HEADER)
+        known = constants(PAGES["docs/findings.md"])
         self.assertEqual(known["kStallFloorNs"], 10_000_000)
         self.assertEqual(known["kHangGate"], (known["kHangNs"], known["kHangNs"], 0))
         self.assertEqual(numbers_in("at least 20 % of 1,000 in 2.5 s, half"), [0.2, 1000, 2.5e9, 0.5])
+        self.assertEqual(numbers_in("2^40 of 65,536"), [known["kMaxSeq"], known["kMaxGap"]])
         self.assertFalse(same(numbers_in("11 ms")[0], known["kStallFloorNs"]))

@@ -4,7 +4,10 @@
 import glob
 import json
 import os
+import pathlib
+import re
 import socket
+import subprocess
 import tempfile
 import time
 import urllib.request
@@ -12,7 +15,7 @@ import urllib.request
 import recordings
 from confinement_test import STATUS, status_of
 from servers import Served
-from stalltrace import BUILD, DONE, FAILED, ROOT, USAGE, Case, run
+from stalltrace import BUILD, DONE, FAILED, PROGRAM, ROOT, USAGE, Case, run
 
 OPENAPI = json.loads((ROOT / "docs" / "openapi.json").read_text())
 COUNT = "SELECT rank, count(*) AS n FROM collective GROUP BY rank"
@@ -139,3 +142,36 @@ class Serving(Case):
         while glob.glob(f"{place}/*") and time.monotonic() < end:
             time.sleep(0.02)
         self.assertEqual(os.listdir(place), [])
+
+    def test_signals_end_it_at_once(self):
+        served = self.serve(self.files[0])
+        with socket.create_connection(("127.0.0.1", served.port)) as asking:
+            sql = b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
+            asking.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(sql) + sql)
+            time.sleep(0.2)
+            begin = time.monotonic()
+            self.assertEqual(served.close(), DONE)
+            self.assertLess(time.monotonic() - begin, 5)
+
+    def test_a_recording_is_served_while_it_is_written(self):
+        self.need_root()
+        out = self.folder / "live.db"
+        trace = subprocess.Popen([PROGRAM, "trace", "--out", out, "--node", "here", "--serve", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(trace.stderr.close)
+        self.addCleanup(trace.wait, 10)
+        self.addCleanup(trace.terminate)
+        address = next(found[1] for found in (re.search(r"http://(\S+)", line) for line in trace.stderr) if found)
+        rows = []
+        end = time.monotonic() + 20
+        while [row["nodes"] for row in rows] != ["here"] and time.monotonic() < end:  # its first rows are written soon
+            rows = json.loads(self.done(run("nodes", "--nodes", address, "--format", "json")))
+        self.assertEqual([(row["recording"], row["nodes"], row["state"]) for row in rows], [("live.db", "here", "being written")])
+        self.done(run("explain", "--nodes", address))
+        server = next(int(pid) for pid in pathlib.Path(f"/proc/{trace.pid}/task/{trace.pid}/children").read_text().split()
+                      if pathlib.Path(f"/proc/{pid}/comm").read_text() == "st-server\n")
+        self.assertRegex(pathlib.Path(f"/proc/{server}/status").read_text(), r"CapEff:\t0+\n")
+        trace.terminate()
+        self.assertEqual(trace.wait(10), DONE)
+        self.assertFalse(pathlib.Path(f"/proc/{server}").exists())
+        self.assertIn("here", self.done(run("query", out, "SELECT name FROM node")))

@@ -17,6 +17,7 @@ class Help(Case):
                 page = self.done(run(*verb.split(), "--help"))
                 self.assertIn(f"Usage:\n  stalltrace {verb}", page)
                 self.assertRegex(page, rf"Example:\n  (sudo )?stalltrace {verb}")
+                self.assertEqual([line for line in page.splitlines() if len(line) > 100], [])
 
     def test_no_verb_is_wrong_usage(self):
         self.refused(run(), USAGE, "no subcommand", "--help")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each fault of the lab at a high dose: the finding names the cause and the place in truth.json."""
+"""Each fault of the lab at a high dose: the finding names the cause and the location in truth.json."""
 
 import csv
 import io

@@ -52,5 +52,5 @@ def cpu_pressure_ms():
 
 
 def place_of(finding):
-    """A finding's place as text for messages."""
+    """A finding's location as text for messages."""
     return f"{finding['cause']} culprit={finding['culprit']} link={finding['link']}"

@@ -16,9 +16,9 @@ using Json = nlohmann::json;
 constexpr size_t kFirstSteps = 3;
 constexpr size_t kEnoughSteps = 10;
 
-bool touches(const StepTime& step, std::span<const Interval> faults) {
+bool touches(const StepTime& step, std::span<const TimeRange> faults) {
   return std::ranges::any_of(
-      faults, [&](const Interval& fault) { return step.end_ns >= fault.from_ns && step.start_ns <= fault.to_ns; });
+      faults, [&](const TimeRange& fault) { return step.end_ns >= fault.from_ns && step.start_ns <= fault.to_ns; });
 }
 
 constexpr double kNearlyAll = 0.95;
@@ -34,7 +34,7 @@ int64_t quantile(std::vector<int64_t>& lengths, double share) {
   return *at;
 }
 
-std::optional<Usual> usual_of(std::span<const StepTime> steps, std::span<const Interval> faults) {
+std::optional<Usual> usual_of(std::span<const StepTime> steps, std::span<const TimeRange> faults) {
   std::vector<int64_t> lengths;
   for (size_t i = kFirstSteps; i < steps.size(); ++i) {
     if (!touches(steps[i], faults)) {
@@ -61,7 +61,7 @@ std::vector<StepTime> read_steps(std::string_view jsonl) {
   return steps;
 }
 
-std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const Interval> faults, bool completed,
+std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const TimeRange> faults, bool completed,
                                    int64_t ended_ns) {
   const std::optional<Usual> usual = usual_of(steps, faults);
   if (!usual) {

@@ -23,7 +23,7 @@ std::vector<StepTime> read_steps(std::string_view jsonl);
 /// The excess of the steps that a fault touched over the median of the others, counting only steps longer than nearly
 /// all (95 %) of these; a step under way when the job was ended counts until then. nullopt with fewer than 10 other
 /// steps.
-std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const Interval> faults, bool completed,
+std::optional<double> true_cost_ms(std::span<const StepTime> steps, std::span<const TimeRange> faults, bool completed,
                                    int64_t ended_ns);
 
 }  // namespace stalltrace::lab

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares findings.json with truth.json: cause and place of every finding, its delay, and the cost it gives for the
+// Compares findings.json with truth.json: cause and location of every finding, its delay, and the cost it gives for the
 // fault. Pure; any thread.
 #pragma once
 
@@ -22,7 +22,7 @@ struct TrueFault {
   int rank = 0;
   std::optional<FaultLink> link;
   std::string direction;  // empty if the fault has none
-  std::vector<Interval> intervals;
+  std::vector<TimeRange> intervals;
 };
 
 /// One finding from findings.json.
@@ -44,7 +44,8 @@ struct TruthRead {
 Result<TruthRead> read_truth(std::string_view json);
 Result<std::vector<ReportedFault>> read_findings(std::string_view json);
 
-/// Whether cause and place match: a fault on one direction of a node is that node's, or that of a link where it shows.
+/// Whether cause and location match: a fault on one direction of a node is that node's, or that of a link where it
+/// shows.
 bool names(const ReportedFault& reported, const TrueFault& fault);
 
 enum class DrawVerdict : uint8_t {

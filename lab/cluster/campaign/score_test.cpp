@@ -189,7 +189,7 @@ TEST(Cost, IsWhatStepsTookLonger) {
   for (int i = 20; i < 25; ++i) {
     steps.push_back({i * 100 * kMs, (i * 100 + 60) * kMs});  // 50 ms longer each
   }
-  const std::vector<Interval> faults = {{2000 * kMs, 2500 * kMs}};
+  const std::vector<TimeRange> faults = {{2000 * kMs, 2500 * kMs}};
   EXPECT_DOUBLE_EQ(true_cost_ms(steps, faults, true, 0).value(), 250);
   EXPECT_DOUBLE_EQ(true_cost_ms(steps, faults, false, 3460 * kMs).value(), 250 + 990) << "and the step under way";
 }
@@ -200,11 +200,11 @@ TEST(Cost, LeavesTheScatterOfHealthyStepsOut) {
     steps.push_back({i * 100 * kMs, (i * 100 + 10 + i % 5) * kMs});
   }
   steps[45].end_ns = steps[45].start_ns + 112 * kMs;
-  EXPECT_DOUBLE_EQ(true_cost_ms(steps, std::vector<Interval>{{4000 * kMs, 5000 * kMs}}, true, 0).value(), 100);
+  EXPECT_DOUBLE_EQ(true_cost_ms(steps, std::vector<TimeRange>{{4000 * kMs, 5000 * kMs}}, true, 0).value(), 100);
 }
 
 TEST(Cost, IsUnknownWithoutHealthySteps) {
-  const std::vector<Interval> always = {{0, 10'000 * kMs}};
+  const std::vector<TimeRange> always = {{0, 10'000 * kMs}};
   EXPECT_FALSE(true_cost_ms(steps_of(30, 10 * kMs), always, true, 0));
   EXPECT_FALSE(true_cost_ms(steps_of(12, 10 * kMs), {}, true, 0));
   EXPECT_FALSE(true_cost_ms({}, {}, false, 5));

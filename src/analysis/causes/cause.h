@@ -17,7 +17,7 @@
 
 namespace stalltrace::analysis {
 
-/// Stalls with one cause and one place; pointers into the decisions.
+/// Stalls with one cause and one location; pointers into the decisions.
 struct CauseGroup {
   Cause cause = Cause::kUnknown;
   FaultLocation location;
@@ -27,6 +27,7 @@ struct CauseGroup {
   int64_t instances = 0;
   bool hung = false;
   bool waiting = false;    // the group hangs, but the awaited call may still come: CauseRule::may_end
+  bool rare = false;       // a few long pauses, as healthy jobs make: its severity is `waiting`
   bool ended_job = false;  // the job ended in one of the stalls, and the cause is known
   int64_t wrong_data = 0;  // instances that completed although their ranks disagreed
   double coverage = 0;     // share of the lost time that the evidence covers, weighted by stall, 0..1
@@ -68,7 +69,7 @@ struct CauseRule {
   Gate gate;
   /// A sentence for `explain --instance`: the evidence that was missing if `judge` adds nothing.
   std::string_view needs;
-  /// Adds a hypothesis for each possible place, including hypotheses that do not apply.
+  /// Adds a hypothesis for each possible location, including hypotheses that do not apply.
   void (*judge)(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out);
   /// Optional. Merges, splits, drops or turns into notes the groups of this cause. Sees all of them, before costs are
   /// compared with the gate.
@@ -85,6 +86,11 @@ struct CauseRule {
   bool (*only_for)(const Stall& stall) = nullptr;
   /// The cause may end a job at once: it is then reported at any cost.
   bool ends_jobs = false;
+  /// Where the culprit was in its Python program is part of the summary, not only of the evidence.
+  bool python_location_in_summary = false;
+  /// Optional. Changes a finding in whose time ranks were not recorded, as in a live look on one node; `unrecorded` is
+  /// the report's note on them.
+  void (*seen_in_part)(const std::string& unrecorded, Finding& finding) = nullptr;
   /// Used only if no other rule applies: its findings name no cause.
   bool fallback = false;
   HostHints hints = {};
@@ -133,7 +139,7 @@ Culprit culprit_of(const Cluster& cluster, MemberIndex member);
 IntervalSet time_of(const CauseGroup& group);
 /// Sets the group's lost time, longest stall and number of instances from its stalls.
 void count_cost(const AnalysisContext& context, CauseGroup& group);
-/// Adds costs and evidence; `into` keeps its place and shares.
+/// Adds costs and evidence; `into` keeps its location and shares.
 void merge(CauseGroup& into, CauseGroup&& from);
 
 }  // namespace stalltrace::analysis

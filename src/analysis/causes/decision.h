@@ -13,12 +13,13 @@
 #include "analysis/evidence/flows.h"
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/stalls/stall.h"
+#include "analysis/timeline/batches/steps.h"
 #include "analysis/timeline/timeline.h"
 #include "model/finding.h"
 
 namespace stalltrace::analysis {
 
-/// A rank, a directed link between two ranks, or unknown. Stalls with one cause and place are one finding.
+/// A rank, a directed link between two ranks, or unknown. Stalls with one cause and location are one finding.
 struct FaultLocation {
   MemberIndex culprit = kNoMember;
   FlowIndex flow = kNoFlow;  // a connection of the link, as an example
@@ -29,7 +30,7 @@ struct FaultLocation {
   [[nodiscard]] auto key() const { return std::tie(culprit, src, dst, far_end); }
 };
 
-/// The result of one rule for one stall and place.
+/// The result of one rule for one stall and location.
 struct Hypothesis {
   Cause cause = Cause::kUnknown;
   FaultLocation location;
@@ -44,7 +45,8 @@ struct Hypothesis {
 struct Decision {
   Stall stall;  // its window is on the common clock
   std::vector<Hypothesis> hypotheses;
-  size_t chosen = 0;  // index into hypotheses
+  size_t chosen = 0;              // index into hypotheses
+  std::optional<size_t> finding;  // index into the report's findings; none: no finding explains this stall
 };
 
 /// The input of all rules.
@@ -54,6 +56,7 @@ struct AnalysisContext {
   const Flows& flows;
   const EvidenceStore& evidence;
   const JobEnds& ends;
+  const Settling& settling;
   std::optional<Interval> judged = std::nullopt;  // only lost time inside it counts; nullopt: all of it
   AttemptIndex attempt = kNoAttempt;              // the attempt that is judged
 

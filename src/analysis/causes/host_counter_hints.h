@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host counters during the stalls of a finding, for the hosts at its place: memory pressure, packets that network cards
-// and CPUs did not take. They are hints beside the evidence of the cause and do not change the verdict.
+// Host counters during the stalls of a finding, for the hosts at its location: memory pressure, packets that network
+// cards and CPUs did not take. They are hints beside the evidence of the cause and do not change the verdict.
 #pragma once
 
 #include <vector>

@@ -53,8 +53,25 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   return !inside.empty() && std::ranges::all_of(inside, ended);
 }
 
+namespace {
+
+/// The awaited rank was asked to end after another one had failed: that it did not come any more proves nothing.
+bool ended_by_another(const AnalysisContext& context, const CauseGroup& group) {
+  if (group.location.culprit == kNoMember) {
+    return false;
+  }
+  const Member& awaited = context.cluster.member(group.location.culprit);
+  return awaited.exit_ns && was_asked_to_end(awaited.exit_signal, awaited.exit_code) &&
+         std::ranges::any_of(context.cluster.members(), [&](const Member& other) {
+           return other.attempt == awaited.attempt && other.exit_ns && *other.exit_ns < *awaited.exit_ns &&
+                  failed_by_itself(other);
+         });
+}
+
+}  // namespace
+
 bool may_still_come(const AnalysisContext& context, const CauseGroup& group) {
-  return !group.ended_job && !processes_ended(context, group) &&
+  return !group.ended_job && (!processes_ended(context, group) || ended_by_another(context, group)) &&
          group.longest_ns < std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
 }
 

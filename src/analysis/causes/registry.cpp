@@ -8,14 +8,15 @@ namespace stalltrace::analysis {
 
 extern const CauseRule kConnectionResetRule, kCpuContentionRule, kDeadRankRule, kDiskIoRule, kFabricErrorsRule,
     kHostDropRule, kLateRankRule, kMismatchedCollectiveRule, kMissingCollectiveRule, kMtuBlackholeRule, kPacketLossRule,
-    kPartitionRule, kProcessStoppedRule, kSlowLinkRule, kSlowReceiverRule, kUnknownRule;
+    kPartitionRule, kProcessStoppedRule, kSlowDeviceRule, kSlowLinkRule, kSlowReceiverRule, kUnknownRule;
 
 std::span<const CauseRule> cause_rules() {
   static const std::array kRules{
       kProcessStoppedRule, kConnectionResetRule, kDeadRankRule,     kMismatchedCollectiveRule,
       kMtuBlackholeRule,   kPartitionRule,       kFabricErrorsRule, kHostDropRule,
       kPacketLossRule,     kCpuContentionRule,   kDiskIoRule,       kMissingCollectiveRule,
-      kLateRankRule,       kSlowReceiverRule,    kSlowLinkRule,     kUnknownRule};
+      kLateRankRule,       kSlowDeviceRule,      kSlowReceiverRule, kSlowLinkRule,
+      kUnknownRule};
   return kRules;
 }
 

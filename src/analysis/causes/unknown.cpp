@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unknown: time was lost and no rule covers half of it. Names the place, if known, and the missing evidence.
+// unknown: time was lost and no rule covers half of it. Names the location, if known, and the missing evidence.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,6 +11,8 @@
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/open_wait.h"
+#include "analysis/causes/rank/activity.h"
+#include "analysis/causes/rank/pauses.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
 #include "base/text.h"
@@ -29,6 +31,9 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (is_connecting(context, stall)) {
     hypothesis.dismissed = true;
     hypothesis.why = "ranks connect in the first calls of a communicator";
+  } else if ((stall.part() == StallPart::kLate || stall.step) && is_settling(context, stall)) {
+    hypothesis.dismissed = true;
+    hypothesis.why = "ranks compile and fill caches in the first steps, each for its own time";
   } else if (!context.timeline.groups()[stall.group]
                   .all_took_part) {  // whom the others wait for may wait for those in turn
     hypothesis.why = "ranks that were not recorded may be those that the others wait for";
@@ -46,6 +51,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     }
   }
   out.push_back(std::move(hypothesis));
+}
+
+/// What a rank did in a pause is not known where its threads were not recorded.
+void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  for (CauseGroup& group : groups) {
+    const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
+    group.rare =
+        group.location.culprit != kNoMember && std::ranges::all_of(group.stalls, late) && is_rare_pause(context, group);
+  }
 }
 
 /// True only if the others may wait for ranks of which nothing is known.
@@ -263,15 +277,29 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
           .text = fmt::format("{}: the evidence does not show why", more_text(query.group))};
 }
 
+/// One node's evidence can't blame a rank that it does not see.
+void seen_in_part(const std::string& unrecorded, Finding& finding) {
+  if (finding.link) {
+    return;
+  }
+  finding.evidence.push_back(
+      {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + unrecorded, {}});
+  if (std::ranges::find(finding.evidence, "packet_drop", &Evidence::kind) == finding.evidence.end()) {
+    finding.remedy = "look at what the other nodes' agents report, or explain all nodes' recordings together";
+  }  // else the remedy of the dropped packets comes first
+}
+
 }  // namespace
 
 extern const CauseRule kUnknownRule{.cause = Cause::kUnknown,
                                     .gate = kUnknownGate,
                                     .needs = "another cause explains it",
                                     .judge = judge,
+                                    .refine = refine,
                                     .may_end = may_end,
                                     .describe = describe,
                                     .subsumed_by = subsumed_by,
+                                    .seen_in_part = seen_in_part,
                                     .fallback = true,
                                     .hints = {.memory = true}};
 

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "analysis/thresholds.h"
-#include "model/events/wait_rows.h"
+#include "model/waits/wait_rows.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -405,7 +405,7 @@ AckGap EvidenceStore::silence(FlowIndex flow, Interval window) const {
 
 bool EvidenceStore::has_waits(MemberIndex member) const { return member < waits_.size() && !waits_[member].empty(); }
 
-WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval window, bool outsiders_only,
+WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval window, Competitors competitors,
                                int32_t tid) const {
   std::map<int32_t, WaitShare> threads;
   if (member >= waits_.size()) {
@@ -423,7 +423,7 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
     }
     // A summary has an amount but no times: it counts towards the overlapping stall, up to the overlap.
     int64_t waited_ns = std::min(record->waited_ns, overlap_ns);
-    if (outsiders_only) {
+    if (competitors == Competitors::kOutsideJob) {
       const bool mostly =
           static_cast<double>(record->competitor_ns) >= kMainCompetitorShare * static_cast<double>(record->waited_ns);
       waited_ns = record->competitor == 0 || record->competitor_belongs ? 0

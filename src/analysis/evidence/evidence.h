@@ -119,6 +119,9 @@ struct SampleRecord {
   uint8_t backoff = 0;
 };
 
+/// Whose time on a core counts as the reason of a kRunnable wait.
+enum class Competitors : uint8_t { kAll, kOutsideJob };
+
 /// Which evidence tables have rows, so that `unknown` can name the missing ones.
 struct EvidencePresence {
   bool tcp_events = false;
@@ -149,11 +152,11 @@ class EvidenceStore {
   /// Zero length if there is none.
   [[nodiscard]] AckGap silence(FlowIndex flow, Interval window) const;
   [[nodiscard]] bool has_waits(MemberIndex member) const;
-  /// The thread of `member` that spent most of `window` in `kind`. With `outsiders_only`, kRunnable counts only time in
-  /// which a process outside of the job ran. `tid` restricts the search to one thread. A row that sums up several waits
-  /// counts in full towards each overlapping window, but for no more than the overlap.
-  [[nodiscard]] WaitShare share(MemberIndex member, WaitKind kind, Interval window, bool outsiders_only = false,
-                                int32_t tid = 0) const;
+  /// The thread of `member` that spent most of `window` in `kind`. With kOutsideJob, kRunnable counts only time
+  /// in which a process outside of the job ran. `tid` restricts the search to one thread. A row that sums up several
+  /// waits counts in full towards each overlapping window, but for no more than the overlap.
+  [[nodiscard]] WaitShare share(MemberIndex member, WaitKind kind, Interval window,
+                                Competitors competitors = Competitors::kAll, int32_t tid = 0) const;
   [[nodiscard]] const std::vector<SampleRecord>& samples(FlowIndex flow) const { return samples_[flow]; }
   [[nodiscard]] const HostEvidence& host() const { return host_; }
   [[nodiscard]] const StepEvidence& steps() const { return steps_; }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/evidence/flows.h"
 
-#include <limits>
 #include <set>
 
 #include "analysis/thresholds.h"
@@ -34,8 +33,7 @@ Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {
     flow.src = row.source;
     flow.dst = row.destination;
     flow.opened_ns = cluster.clock().to_common(row.node_id, row.opened_ns);
-    flow.closed_ns =
-        row.closed_ns ? cluster.clock().to_common(row.node_id, *row.closed_ns) : std::numeric_limits<int64_t>::max();
+    flow.closed_ns = row.closed_ns ? cluster.clock().to_common(row.node_id, *row.closed_ns) : kForever;
     flow.thread_name = row.thread_name;
     flows.index_[{row.node_id, row.cookie}] = static_cast<FlowIndex>(flows.flows_.size());
     flows.flows_.push_back(std::move(flow));

@@ -18,7 +18,7 @@ namespace {
 using Groups = std::map<Cause, std::vector<CauseGroup>>;
 
 Severity severity_of(const CauseGroup& group) {
-  if (group.waiting) {
+  if (group.waiting || group.rare) {
     return Severity::kWaiting;
   }
   if (group.hung || group.wrong_data > 0) {
@@ -277,6 +277,19 @@ std::vector<StallFinding> group_by_cause(const AnalysisContext& all, const std::
   std::stable_partition(findings.begin(), findings.end(),
                         [](const StallFinding& found) { return found.finding.ended_job; });
   return findings;
+}
+
+void note_findings(const std::vector<StallFinding>& findings, size_t before, std::vector<Decision>& decisions) {
+  std::map<const Stall*, size_t> finding_of_stall;
+  for (size_t i = 0; i < findings.size(); ++i) {
+    for (const Stall* stall : findings[i].stalls) {
+      finding_of_stall[stall] = before + i;
+    }
+  }
+  for (Decision& decision : decisions) {
+    const auto found = finding_of_stall.find(&decision.stall);
+    decision.finding = found == finding_of_stall.end() ? std::nullopt : std::optional(found->second);
+  }
 }
 
 }  // namespace stalltrace::analysis

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From stalls to findings: every cause judges every stall, stalls of one cause and place form a group, and groups that
-// cost enough and belong to no other group become findings.
+// From stalls to findings: every cause judges every stall, stalls of one cause and location form a group, and groups
+// that cost enough and belong to no other group become findings.
 #pragma once
 
 #include <vector>
@@ -21,5 +21,8 @@ struct StallFinding {
 /// Most expensive first; job attempts are kept apart. `decisions` must outlive the result.
 std::vector<StallFinding> group_by_cause(const AnalysisContext& context, const std::vector<Decision>& decisions,
                                          std::vector<std::string>& notes);
+
+/// Sets Decision::finding. `findings` were made from these decisions, and `before` others precede them in the report.
+void note_findings(const std::vector<StallFinding>& findings, size_t before, std::vector<Decision>& decisions);
 
 }  // namespace stalltrace::analysis

@@ -188,31 +188,16 @@ InspectedPart part_of(const AnalysisContext& context, const Instance& instance, 
           .causes = causes_of(context, decision, stall)};
 }
 
-/// The number (from 1) of the finding that contains this stall; none if no finding does.
-std::optional<int64_t> finding_of(const Decision& decision, const std::vector<Finding>& findings) {
-  const Hypothesis& chosen = decision.hypotheses[decision.chosen];
-  const Interval lost = decision.stall.lost();
-  std::optional<int64_t> number;
-  for (size_t i = 0; i < findings.size() && !chosen.dismissed; ++i) {
-    const bool counted = std::any_of(findings[i].lost.begin(), findings[i].lost.end(), [&](const TimeRange& range) {
-      return range.from_ns == lost.from_ns && range.to_ns == lost.to_ns;
-    });
-    if (findings[i].cause == chosen.cause && counted) {
-      number = static_cast<int64_t>(i) + 1;
-    }
-  }
-  return number;
-}
-
 std::vector<InspectedPart> parts_of(const AnalysisContext& context, const Instance& instance, const InspectedLike& like,
-                                    const WatchedInstance& watched, const std::vector<Decision>& decisions,
-                                    const std::vector<Finding>& findings) {
+                                    const WatchedInstance& watched, const std::vector<Decision>& decisions) {
   std::vector<InspectedPart> parts;
   std::set<StallPart> stalled;
   for (const Decision& decision : decisions) {
     if (decision.stall.instance() == InstanceId{instance.group, instance.number}) {
       parts.push_back(part_of(context, instance, decision, like, true));
-      parts.back().finding = finding_of(decision, findings);
+      if (decision.finding) {
+        parts.back().finding = static_cast<int64_t>(*decision.finding) + 1;
+      }
       stalled.insert(decision.stall.part());
     }
   }
@@ -273,7 +258,7 @@ Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, co
 }
 
 Inspection inspect(const AnalysisContext& context, const InspectionQuery& query, const WatchedInstance& watched,
-                   const std::vector<Decision>& decisions, const std::vector<Finding>& findings) {
+                   const std::vector<Decision>& decisions) {
   const Timeline& timeline = context.timeline;
   Instance instance;
   Inspection inspection{.event_id = query.id, .number = query.instance.number, .warming_up = watched.warming_up};
@@ -297,7 +282,7 @@ Inspection inspect(const AnalysisContext& context, const InspectionQuery& query,
     inspection.absent.push_back(context.cluster.describe(timeline.sequences()[sequence].member));
   }
   describe_times(instance, query.range, inspection);
-  inspection.parts = parts_of(context, instance, inspection.like, watched, decisions, findings);
+  inspection.parts = parts_of(context, instance, inspection.like, watched, decisions);
   return inspection;
 }
 

@@ -22,8 +22,8 @@ struct InspectionQuery {
 /// The instance of call `id`; fails if there is no such call. Reads all collectives.
 Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, const Timeline& timeline, EventId id);
 
-/// `watched` is what the search for `decisions` kept about the instance; `findings` are made from these decisions.
+/// `watched` is what the search for `decisions` kept about the instance; Decision::finding is set.
 Inspection inspect(const AnalysisContext& context, const InspectionQuery& query, const WatchedInstance& watched,
-                   const std::vector<Decision>& decisions, const std::vector<Finding>& findings);
+                   const std::vector<Decision>& decisions);
 
 }  // namespace stalltrace::analysis

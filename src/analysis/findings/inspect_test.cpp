@@ -162,6 +162,34 @@ TEST(Inspect, AWaitForASendIsJudgedByWhatIsUsualForThePair) {
   EXPECT_EQ(seen.like.late_limit_ns, late->limit_ns);
 }
 
+/// Two pairs of ranks, each with its communicator, hang from the same time on, each for want of another rank.
+TEST(Inspect, StallsOfOneIntervalHaveTheirOwnFindings) {
+  small_job::Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.timestamp_ns = small_job::begin_of(step);
+    call.comm_id_hash += static_cast<CommHash>(rank / 2);
+    call.nranks = 2;
+    call.rank = rank % 2;
+    if (step == small_job::kSteps - 1) {
+      small_job::leave_open(call);
+      return rank % 2 == 0;
+    }
+    return true;
+  };
+  MemorySource source;
+  small_job::fill(source, ending);
+  for (const int rank : {0, 2}) {
+    const EventId call = small_job::call_of(rank, small_job::kSteps - 1).event_id;
+    const Result<ExplainResult> result = explain(source, {.instance = call});
+    ASSERT_TRUE(result && result->inspection);
+    ASSERT_EQ(result->report.findings.size(), 2U) << small_job::reported(result->report);
+    const InspectedPart* absent = part_called(*result->inspection, "absent");
+    ASSERT_TRUE(absent != nullptr && absent->finding);
+    const Finding& finding = result->report.findings.at(static_cast<size_t>(*absent->finding - 1));
+    small_job::expect_culprit(finding, Cause::kMissingCollective, rank + 1);
+  }
+}
+
 TEST(Inspect, AnEventThatIsNotThereIsAnError) {
   MemorySource source;
   small_job::fill(source, {});

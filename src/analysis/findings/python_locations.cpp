@@ -19,7 +19,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kRanksNamed = 3;  // more at one place are counted
+constexpr size_t kRanksNamed = 3;  // more at one location are counted
 constexpr size_t kLocationsReported = 6;
 
 /// A row on the common clock.
@@ -64,7 +64,7 @@ std::string doing_in(const PythonStack& row) {
 /// Where one rank was in its samples, as text.
 struct Seen {
   size_t looks = 0;      // samples with frames
-  size_t agreed = 0;     // of these, samples at the place
+  size_t agreed = 0;     // of these, samples at the location
   std::string location;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
   std::string problem;
 };
@@ -233,13 +233,9 @@ std::string agreement(const Seen& seen) {
   return seen.agreed == seen.looks ? "" : fmt::format(" (in {} of {} looks)", seen.agreed, seen.looks);
 }
 
-bool blames_a_location(Cause cause) {
-  return cause == Cause::kMissingCollective || cause == Cause::kLateRank || cause == Cause::kProcessStopped;
-}
-
 void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberIndex member, const Seen& seen,
                     Finding& finding) {
-  if (!blames_a_location(finding.cause) || seen.location.empty() || 2 * seen.agreed < seen.looks) {
+  if (!rule_of(finding.cause).python_location_in_summary || seen.location.empty() || 2 * seen.agreed < seen.looks) {
     return;
   }
   const bool still = !cluster.member(member).exit_ns && !finding.ended_job &&

@@ -12,9 +12,9 @@
 namespace stalltrace::analysis {
 
 /// Adds one line to each finding, from the `python_stack` samples that lie entirely inside one of its stalls, grouped
-/// by place: "7 ranks in all_reduce (train.py:88), rank 3 in load_batch (data.py:212), reading FIFO /data/in". A
+/// by location: "7 ranks in all_reduce (train.py:88), rank 3 in load_batch (data.py:212), reading FIFO /data/in". A
 /// waiting rank is shown at the program's call of the library; an awaited rank is shown at the innermost line of the
-/// program itself, with what it waits for. If the cause blames an awaited rank and most samples agree, its place is
+/// program itself, with what it waits for. If the cause blames an awaited rank and most samples agree, its location is
 /// added to the summary. At most kMostPythonStacks samples are kept, of each second of the stalls alike;
 /// how many were not is a note.
 Status add_python_locations(EventSource& source, const Cluster& cluster, std::vector<StallFinding>& findings,

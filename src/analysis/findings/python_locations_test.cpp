@@ -152,7 +152,7 @@ TEST(PythonLocations, WhatCouldNotBeReadIsSaid) {
   row.problem = "it could not be read within 500 ms";
   source.accept(row);
   const Finding finding = only(source);
-  EXPECT_EQ(places_of(finding), "rank 2 not known: it could not be read within 500 ms");
+  golden::expect_text(places_of(finding));
   golden::expect_text(finding.summary);
 }
 
@@ -165,10 +165,10 @@ TEST(PythonLocations, ManyEarlySamplesLeaveRoomForLaterOnes) {
   const Report report = report_of(source);
   ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   golden::expect_text(report.findings[0].summary);
-  EXPECT_EQ(std::ranges::count(report.notes,
-                               "1 samples of Python stacks were left out, of all stalls alike: findings may lack the "
-                               "line of code; a shorter time range shows it"),
-            1);
+  const auto note = std::ranges::find_if(
+      report.notes, [](const std::string& text) { return text.find("Python") != std::string::npos; });
+  ASSERT_NE(note, report.notes.end());
+  golden::expect_text(*note);
 }
 
 TEST(PythonLocations, ALateRankWasThere) {

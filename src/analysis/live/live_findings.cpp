@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "analysis/causes/cause.h"
 #include "analysis/explain.h"
 #include "analysis/intervals.h"
 #include "analysis/thresholds.h"
@@ -22,19 +23,15 @@ std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<
 
 int64_t union_ns(const std::vector<TimeRange>& lost) { return IntervalSet(lost).total_ns(); }
 
-/// A few looks miss ranks because evidence is missing; no look can blame a rank that it does not see.
-void own_up(Report& report) {
+/// A look at one node misses ranks: causes that may then be wrong say so.
+void note_unrecorded_ranks(Report& report) {
   if (report.unrecorded_ranks.empty()) {
     return;
   }
   for (Finding& finding : report.findings) {
-    if (finding.cause == Cause::kUnknown && !finding.link) {
-      finding.evidence.push_back(
-          {"missing", 1, "seen from this node alone, the cause may be elsewhere: " + report.unrecorded_ranks, {}});
-      const auto dropped = std::ranges::find(finding.evidence, "packet_drop", &Evidence::kind);
-      if (dropped == finding.evidence.end()) {  // else its remedy comes first
-        finding.remedy = "look at what the other nodes' agents report, or explain all nodes' recordings together";
-      }
+    const CauseRule& rule = rule_of(finding.cause);
+    if (rule.cause == finding.cause && rule.seen_in_part != nullptr) {
+      rule.seen_in_part(report.unrecorded_ranks, finding);
     }
   }
 }
@@ -239,7 +236,7 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
   ST_ASSIGN(ExplainResult explained,
             stalltrace::explain(window_, {.window = {}, .instance = {}, .called = window_.called()}));
   Report& report = explained.report;
-  own_up(report);
+  note_unrecorded_ranks(report);
   attempts_.apply(report);
   std::vector<LiveChange> changes = findings_.update(report, {window_.from_ns(), now_ns});
   window_.pin(findings_.needed());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Live analysis: a running trace is explained repeatedly over a sliding window, and the reports are merged over time. A
 // finding begins when two consecutive reports contain it, grows while its stalls go on, ends when no new stall comes
-// for a while, and resumes if one with its cause and place follows soon. Pure: the caller passes the time. Bounded
+// for a while, and resumes if one with its cause and location follows soon. Pure: the caller passes the time. Bounded
 // memory. Single-threaded.
 #pragma once
 

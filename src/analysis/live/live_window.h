@@ -18,8 +18,10 @@
 
 namespace stalltrace::analysis {
 
+inline constexpr int64_t kLiveWindowNs = 30 * kNsPerSecond;
+
 struct WindowLimits {
-  int64_t length_ns = 30 * kNsPerSecond;
+  int64_t length_ns = kLiveWindowNs;
   size_t rows = 50'000;   // per streamed type
   size_t states = 8'192;  // per state type except nodes: processes, communicators, connections, stacks, ...
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "base/clock.h"
 #include "model/events/imported_evidence.h"
 #include "model/memory_source.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -31,6 +33,7 @@ struct LoggedJob {
   bool named = true;
   std::vector<Collective> more;
   std::vector<LogLine> lines;
+  TimeWindow window;
 
   static NodeId node(int rank) { return static_cast<NodeId>(rank + 1); }
   static int64_t time_ns(int64_t number) { return kOriginNs + number * kStepNs; }
@@ -53,6 +56,12 @@ struct LoggedJob {
   }
 
   Report explain() const {
+    const Result<ExplainResult> result = try_to_explain();
+    EXPECT_TRUE(result) << result.error().what;
+    return result ? result->report : Report{};
+  }
+
+  Result<ExplainResult> try_to_explain() const {
     MemorySource source;
     for (int rank = 0; rank < (shown == 0 ? ranks : shown); ++rank) {
       Node row{.node_id = node(rank), .name = fmt::format("node{}", rank)};
@@ -89,9 +98,7 @@ struct LoggedJob {
     for (const LogLine& row : lines) {
       source.accept(row);
     }
-    const auto result = stalltrace::explain(source);
-    EXPECT_TRUE(result) << result.error().what;
-    return result ? result->report : Report{};
+    return stalltrace::explain(source, {.window = window});
   }
 };
 
@@ -347,6 +354,24 @@ TEST(CallOrder, TheRankWithoutADumpIsNamed) {
                         [](const Collective& row) { return *row.seq == 29 ? Completion::kOpen : Completion::kSync; });
   job.shown = 3;
   expect_nothing(job.explain(), "no dump of rank 3");
+}
+
+TEST(CallOrder, ATimeRangeDoesNotLimitItAndANoteSaysSo) {
+  const TimeWindow later{.from = TimePoint{.ns = 10 * kStepNs, .from_start = true}};
+  const Report report = LoggedJob{.last = rank_3_behind, .window = later}.explain();
+  EXPECT_EQ(only(report).cause, Cause::kMissingCollective);
+  const auto note = std::ranges::find_if(
+      report.notes, [](const std::string& text) { return text.find("range") != std::string::npos; });
+  ASSERT_NE(note, report.notes.end());
+  golden::expect_text(*note);
+}
+
+TEST(CallOrder, ATimeRangeAfterAllCallsIsAnError) {
+  const TimeWindow after{.from = TimePoint{.ns = 100 * kNsPerSecond, .from_start = true}};
+  const Result<ExplainResult> result = LoggedJob{.window = after}.try_to_explain();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind, ErrorKind::kNotFound);
+  golden::expect_text(result.error().what);
 }
 
 }  // namespace

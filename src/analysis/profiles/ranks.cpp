@@ -6,7 +6,7 @@
 #include "analysis/profiles/instances.h"
 #include "analysis/profiles/median.h"
 #include "analysis/timeline/instance.h"
-#include "model/events/wait_rows.h"
+#include "model/waits/wait_rows.h"
 
 namespace stalltrace::analysis {
 

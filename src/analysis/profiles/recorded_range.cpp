@@ -2,7 +2,6 @@
 #include "analysis/profiles/recorded_range.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace stalltrace::analysis {
 
@@ -12,8 +11,7 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
   if (ended || timeline.rows() == 0) {
     return {};
   }
-  const TimeRange after{timeline.span().to_ns - cluster.clock().largest_shift_ns(),
-                        std::numeric_limits<int64_t>::max()};
+  const TimeRange after{timeline.span().to_ns - cluster.clock().largest_shift_ns(), kForever};
   const auto extend = [&](const auto& row) {
     timeline.extend(cluster.clock().to_common(row.node_id, row.timestamp_ns));
   };

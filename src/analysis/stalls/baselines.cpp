@@ -33,6 +33,7 @@ Baselines Baselines::learn(const Timeline& timeline) {
     std::map<StepKind, BaselineSample> steps;
     std::optional<BaselineSample> spreads;
     std::optional<BaselineSample> pair_waits;  // a Recv waits for its Send by design
+    OfGroup& known = baselines.groups_[group];
     for_each_instance(timeline, group, instance, [&] {
       if (counts_for_baseline(timeline, instance)) {
         transfers[timeline.signature(instance.signature).baseline_class].add(instance.transfer_ns());
@@ -41,11 +42,14 @@ Baselines Baselines::learn(const Timeline& timeline) {
         }
         (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
       }
+      if (instance.completed()) {
+        const int64_t called_ns = std::ranges::max_element(instance.seen, {}, &Arrival::called_ns)->called_ns;
+        known.longest_call_ns = std::max(known.longest_call_ns, instance.completion_ns - called_ns);
+      }
       if (pair) {
         (pair_waits ? *pair_waits : pair_waits.emplace()).add(instance.late_ns());
       }
     });
-    OfGroup& known = baselines.groups_[group];
     for (auto& [kind, sample] : transfers) {
       known.transfers[kind] = Baseline::of(sample);
     }

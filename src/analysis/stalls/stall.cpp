@@ -42,6 +42,11 @@ bool Stall::nobody_waited() const {
   return missing != nullptr && missing->nobody_waited;
 }
 
+bool Stall::on_device() const {
+  const auto* late = std::get_if<LateArrival>(&kind);
+  return late != nullptr && late->on_device;
+}
+
 int32_t Stall::calling_tid() const {
   if (const auto* late = std::get_if<LateArrival>(&kind)) {
     return late->calling_tid;

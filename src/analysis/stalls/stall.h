@@ -24,6 +24,7 @@ struct Hang {
 struct LateArrival {
   MemberIndex rank = kNoMember;
   int32_t calling_tid = 0;  // the thread that made the rank's calls
+  bool on_device = false;   // its CPU had called in time: what its device had to do before came late
 };
 
 /// All ranks had arrived.
@@ -90,6 +91,8 @@ struct Stall {
   [[nodiscard]] bool majority_absent() const;
   /// MissingRank::nobody_waited; false for any other kind.
   [[nodiscard]] bool nobody_waited() const;
+  /// LateArrival::on_device; false for any other kind.
+  [[nodiscard]] bool on_device() const;
   /// The calling thread of the late or missing rank; 0 if no single rank is late or missing.
   [[nodiscard]] int32_t calling_tid() const;
 

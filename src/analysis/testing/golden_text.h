@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The texts of findings in one golden file: other tests assert causes, places and numbers, not sentences.
+// The texts of findings in one golden file: other tests assert causes, locations and numbers, not sentences.
 #pragma once
 
 #include <map>

@@ -2,16 +2,10 @@
 #include "analysis/testing/synthetic_cluster.h"
 
 #include <algorithm>
-#include <limits>
-#include <map>
-#include <tuple>
 
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kLongWaitNs = 5 * kNsPerMs;
-constexpr int64_t kWindowNs = 100 * kNsPerMs;
-constexpr int64_t kSmallestRowNs = kNsPerMs;
 constexpr int64_t kSampleEveryNs = 100 * kNsPerMs;
 constexpr CommHash kHash = 0x1234'5678'9abc'def0ULL;
 constexpr int64_t kBucketBytes = 1 << 20;
@@ -20,67 +14,6 @@ int64_t ms(double value) { return static_cast<int64_t>(value * static_cast<doubl
 int64_t seconds(double value) { return ms(std::min(value, 1e8) * 1000); }
 
 }  // namespace
-
-void ThreadStates::add(WaitKind kind, int64_t from_ns, int64_t to_ns, int32_t by_pid, const std::string& by_name) {
-  if (to_ns > from_ns) {
-    states_.push_back({kind, {from_ns, to_ns}, by_pid, by_name, false});
-  }
-}
-
-void ThreadStates::stop_for_ever(int64_t from_ns) {
-  states_.push_back({WaitKind::kStopped, {from_ns, from_ns}, 0, {}, true});
-}
-
-void ThreadStates::write(std::vector<WaitSpan>& out, int64_t shift_ns) const {
-  struct Sum {
-    int64_t waited_ns = 0;
-    uint32_t count = 0;
-    std::map<std::pair<int32_t, std::string>, int64_t> by;
-  };
-  std::map<std::pair<int64_t, WaitKind>, Sum> windows;
-  const auto row = [&](WaitKind kind, int64_t from_ns, int64_t window_ns, int64_t waited_ns) {
-    WaitSpan span{.node_id = node_, .timestamp_ns = from_ns + shift_ns, .window_ns = window_ns, .waited_ns = waited_ns};
-    span.kind = kind;
-    span.pid = pid_;
-    span.tid = tid_;
-    span.thread_name = name_;
-    return span;
-  };
-  for (const State& state : states_) {
-    if (state.open || (state.kind != WaitKind::kOnCpu && state.time.length() >= kLongWaitNs)) {
-      WaitSpan span = row(state.kind, state.time.from_ns, state.time.length(), state.time.length());
-      span.open = state.open;
-      span.by_pid = state.by_pid;
-      span.by_name = state.by_name;
-      span.by_waited_ns = state.by_name.empty() ? 0 : span.waited_ns;
-      out.push_back(span);
-      continue;
-    }
-    for (int64_t at = state.time.from_ns; at < state.time.to_ns;) {
-      const int64_t begin = at / kWindowNs * kWindowNs;
-      const int64_t end = std::min(begin + kWindowNs, state.time.to_ns);
-      Sum& sum = windows[{begin, state.kind}];
-      sum.waited_ns += end - at;
-      ++sum.count;
-      sum.by[{state.by_pid, state.by_name}] += end - at;
-      at = end;
-    }
-  }
-  for (const auto& [key, sum] : windows) {
-    if (sum.waited_ns < kSmallestRowNs) {
-      continue;
-    }
-    WaitSpan span = row(key.second, key.first, kWindowNs, sum.waited_ns);
-    span.count = sum.count;
-    if (key.second == WaitKind::kRunnable) {
-      const auto most = std::max_element(sum.by.begin(), sum.by.end(),
-                                         [](const auto& a, const auto& b) { return a.second < b.second; });
-      std::tie(span.by_pid, span.by_name) = most->first;
-      span.by_waited_ns = std::max<int64_t>(0, 2 * most->second - sum.waited_ns);  // the lower bound of a majority vote
-    }
-    out.push_back(span);
-  }
-}
 
 SyntheticJob::SyntheticJob(JobOptions options) : options_(std::move(options)), random_(options_.seed) {
   options_.clock_offsets_ns.resize(static_cast<size_t>(options_.ranks));
@@ -374,8 +307,8 @@ void SyntheticJob::finish() {
   if (options_.waits) {
     std::vector<WaitSpan> spans;
     for (const Rank& rank : ranks_) {
-      rank.main.write(spans, 0);
-      rank.progress.write(spans, 0);
+      rank.main.write(spans, 0, 0, kForever);
+      rank.progress.write(spans, 0, 0, kForever);
     }
     deliver(spans);
   }

@@ -12,6 +12,7 @@
 
 #include "analysis/intervals.h"
 #include "base/clock.h"
+#include "lab/simulation/thread_states.h"
 #include "model/memory_source.h"
 
 namespace stalltrace::analysis {
@@ -45,29 +46,7 @@ struct JobOptions {
   bool waits = true;
 };
 
-/// One thread's states, written like the tracer does: long waits one by one, the others summed over windows.
-class ThreadStates {
- public:
-  ThreadStates(NodeId node, int32_t pid, int32_t tid, std::string name)
-      : node_(node), pid_(pid), tid_(tid), name_(std::move(name)) {}
-  void add(WaitKind kind, int64_t from_ns, int64_t to_ns, int32_t by_pid = 0, const std::string& by_name = {});
-  void stop_for_ever(int64_t from_ns);
-  void write(std::vector<WaitSpan>& out, int64_t shift_ns) const;
-
- private:
-  struct State {
-    WaitKind kind;
-    Interval time{0, 0};
-    int32_t by_pid;
-    std::string by_name;
-    bool open;
-  };
-  NodeId node_;
-  int32_t pid_;
-  int32_t tid_;
-  std::string name_;
-  std::vector<State> states_;
-};
+using simulation::ThreadStates;
 
 class SyntheticJob {
  public:

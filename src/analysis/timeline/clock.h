@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "model/source.h"
+#include "model/time_range.h"
 
 namespace stalltrace::analysis {
 
 /// What a host's ranks did in one instance, by the host's clock.
 struct HostEdge {
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();  // minimum: no rank arrived
-  int64_t first_end_ns = std::numeric_limits<int64_t>::max();     // maximum: no rank is known to have completed it
+  int64_t first_end_ns = kForever;                                // kForever: no rank is known to have completed it
 };
 
 /// Bounds on the correction of each host's times relative to a reference host, from instances that both took part in.

@@ -24,10 +24,10 @@ IntervalSet sequence_numbers(const std::vector<HostSequence>& sequences) {
   return IntervalSet(std::move(ranges));
 }
 
-HostEdge& operator+=(HostEdge& edge, const Call& call) {
-  edge.last_arrival_ns = std::max(edge.last_arrival_ns, call.arrival_ns);
+/// What its device did bounds more tightly than when its CPU called, which may have been long before.
+void add(HostEdge& edge, const CallSequence& sequence, int64_t number, const Call& call) {
+  edge.last_arrival_ns = std::max(edge.last_arrival_ns, sequence.kernel_start_ns(number).value_or(call.arrival_ns));
   edge.first_end_ns = std::min(edge.first_end_ns, call.end_ns());
-  return edge;
 }
 
 /// Adds one communicator's sequences, instance by instance.
@@ -39,9 +39,10 @@ void add_communicator(const std::vector<HostSequence>& sequences, const std::vec
     for (int64_t seq = range.from_ns; seq < range.to_ns; ++seq) {
       edges.assign(bounds.hosts(), HostEdge{});
       for (const HostSequence& entry : sequences) {
-        const Call* call = entry.sequence->call_at(seq + entry.sequence->number_offset);
+        const int64_t number = seq + entry.sequence->number_offset;
+        const Call* call = entry.sequence->call_at(number);
         if (call != nullptr && synchronises(signatures[call->signature].op)) {
-          edges[entry.host] += *call;
+          add(edges[entry.host], *entry.sequence, number, *call);
         }
       }
       bounds.add(edges);

@@ -44,18 +44,13 @@ int64_t begin_ns(const CallSequence& sequence, int64_t number, const Call& call)
   return std::clamp(previous->end_ns(), call.arrival_ns, std::max(call.arrival_ns, call.end_ns()));
 }
 
-/// Where the transfer of an instance begins whose ranks' kernels are all known. A device that is behind by more than
-/// devices with uneven work are is part of what is judged: nothing else accounts for that time.
-int64_t transfer_begin_ns(Instance& instance) {
-  std::vector<int64_t>& starts = instance.kernel_starts_ns;
-  const int64_t last_ns = std::ranges::max(starts);
-  const auto middle = starts.begin() + static_cast<int64_t>((std::max<size_t>(starts.size(), 2) - 2) / 2);
-  std::ranges::nth_element(starts, middle);
-  const int64_t queued_ns = *middle - instance.last_arrival_ns;
-  const bool far_behind = last_ns - *middle > kNoStepBaselineFloorNs &&
-                          static_cast<double>(last_ns - *middle) > kCoverage * static_cast<double>(queued_ns);
-  const int64_t from_ns = far_behind ? *middle : last_ns;
-  return std::clamp(from_ns, instance.last_arrival_ns, instance.completion_ns);
+/// Where all devices report the starts of their kernels, these are the arrivals.
+void arrive_by_device(const Timeline& timeline, Instance& instance) {
+  for (Arrival& seen : instance.seen) {
+    const CallSequence& sequence = timeline.sequences()[seen.sequence];
+    const int64_t kernel_ns = *sequence.kernel_start_ns(instance.number);
+    seen.arrival_ns = std::clamp(kernel_ns, seen.called_ns, std::max(seen.called_ns, seen.end_ns));
+  }
 }
 
 }  // namespace
@@ -88,8 +83,8 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.completion_ns = std::numeric_limits<int64_t>::min();
   out.batch = BatchPart::kNone;
   bool open = false;
-  out.kernel_starts_ns.clear();
   size_t batched = 0;
+  size_t kernels = 0;
   for (const uint32_t index : timeline.groups()[group].sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
     const Call* call = sequence.call_at(number);
@@ -102,7 +97,8 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     out.signatures_differ = out.signatures_differ || (!out.seen.empty() && call->signature != out.signature);
     out.signature = call->signature;
     const int64_t end_ns = call->end_ns();
-    out.seen.push_back({begin_ns(sequence, number, *call), end_ns, index, call->is_open(), call->batch});
+    out.seen.push_back(
+        {begin_ns(sequence, number, *call), call->arrival_ns, end_ns, index, call->is_open(), call->batch});
     if (end_ns == kForever) {
       open = true;
       if (call->is_open() && inside(timeline.groups()[group], sequence, number)) {
@@ -112,13 +108,15 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     } else {
       out.completion_ns = std::max(out.completion_ns, end_ns);
     }
-    if (const std::optional<int64_t> kernel_ns = sequence.kernel_start_ns(number)) {
-      out.kernel_starts_ns.push_back(*kernel_ns);
-    }
+    kernels += sequence.kernel_start_ns(number) ? 1 : 0;
     batched += call->batch == BatchPart::kNone ? 0 : 1;
   }
   if (out.seen.empty()) {
     return false;
+  }
+  out.by_device = !open && kernels == out.seen.size() && kernels > 1;
+  if (out.by_device) {
+    arrive_by_device(timeline, out);
   }
   const auto earlier = [](const Arrival& a, const Arrival& b) { return a.arrival_ns < b.arrival_ns; };
   if (out.seen.size() > 2) {
@@ -139,7 +137,6 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.last_arrival_ns = out.seen.back().arrival_ns;
   out.waits_from_ns = n == 1 ? out.last_arrival_ns : out.seen[(n - 2) / 2].arrival_ns;
   out.completion_ns = std::max(out.completion_ns, out.last_arrival_ns);
-  out.transfer_from_ns = out.kernel_starts_ns.size() == n ? transfer_begin_ns(out) : out.last_arrival_ns;
   std::erase_if(out.absent, [&](uint32_t sequence) {
     return !observed_absent(timeline.sequences()[sequence], out.last_arrival_ns);
   });

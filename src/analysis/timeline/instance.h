@@ -11,7 +11,8 @@
 namespace stalltrace::analysis {
 
 struct Arrival {
-  int64_t arrival_ns = 0;
+  int64_t arrival_ns = 0;     // of its device, where the devices of all ranks report it (Instance::by_device)
+  int64_t called_ns = 0;      // of its CPU
   int64_t end_ns = kForever;  // also kForever if the end is not reported
   uint32_t sequence = 0;
   bool open = false;
@@ -29,10 +30,8 @@ struct Instance {
   std::vector<uint32_t> absent;    // sequences that did not enter it although others wait (hung only)
   int64_t waits_from_ns = 0;       // the middle arrival of the others: from here on the job waits for the last rank
   int64_t last_arrival_ns = 0;
-  std::vector<int64_t> kernel_starts_ns;  // of the ranks whose device reports them, in any order
-  /// From here on nothing but the transfer was missing: the last arrival or, where the starts of all ranks' kernels are
-  /// known, the last of these; the middle one if the last device is far behind it (kNoStepBaselineFloorNs, kCoverage).
-  int64_t transfer_from_ns = 0;
+  /// It ended, and the starts of all ranks' kernels are known: these are the arrivals. CPUs run ahead of their devices.
+  bool by_device = false;
   int64_t completion_ns = kForever;
   /// Of the calls of most ranks. kInside: when it was done is not known of any of them, completion_ns is that of what
   /// came later. kLast: completion_ns is that of the ranks for which it is the last.
@@ -40,7 +39,7 @@ struct Instance {
 
   [[nodiscard]] int64_t late_ns() const { return last_arrival_ns - waits_from_ns; }
   [[nodiscard]] bool completed() const { return completion_ns != kForever; }
-  [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - transfer_from_ns : 0; }
+  [[nodiscard]] int64_t transfer_ns() const { return completed() ? completion_ns - last_arrival_ns : 0; }
 };
 
 struct NumberRange {

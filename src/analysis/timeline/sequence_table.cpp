@@ -105,7 +105,7 @@ CallSequence* SequenceTable::piece_for(CallSequence& first, int64_t seq, int64_t
   first.calls = std::move(calls);
   first.queued_us = std::move(queued_us);
   piece.first_seq = seq;
-  piece.first_arrival_ns = std::numeric_limits<int64_t>::max();
+  piece.first_arrival_ns = kForever;
   piece.last_arrival_ns = std::numeric_limits<int64_t>::min();
   piece.first_open_ns = kForever;
   piece.last_ended_seq = -1;

@@ -134,7 +134,7 @@ class TimelineBuilder {
     }
     cluster_.align(bound_offsets(timeline_.sequences_, timeline_.signatures_, cluster_));
     const auto moved_ns = [&](NodeId node) { return cluster_.clock().shift_ns(node) - before[node]; };
-    Interval span{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    Interval span{kForever, std::numeric_limits<int64_t>::min()};
     for (CallSequence& sequence : timeline_.sequences_) {
       sequence.move(moved_ns(cluster_.member(sequence.member).node_id));
       for (const Call& call : sequence.calls) {
@@ -166,7 +166,7 @@ class TimelineBuilder {
     }
     const int64_t shift_ns = cluster_.clock().shift_ns(row.node_id);
     call.arrival_ns = row.timestamp_ns + shift_ns;
-    call.end_ns = row.duration_ns ? call.arrival_ns + *row.duration_ns : kForever;
+    call.end_ns = row.end_ns() ? *row.end_ns() + shift_ns : kForever;
     call.rank = row.rank;
     call.nranks = row.nranks;
     call.return_code = row.return_code;

@@ -80,7 +80,7 @@ struct CommunicatorCall {
   Library library = Library::kNccl;
   Operation op = Operation::kCommInitRank;
   int64_t arrival_ns = 0;
-  int64_t end_ns = std::numeric_limits<int64_t>::max();  // max: it never returned
+  int64_t end_ns = kForever;  // kForever: it never returned
   CommHash hash = 0;
   std::optional<int32_t> rank;
   std::optional<int32_t> nranks;
@@ -105,13 +105,13 @@ struct CallSequence {
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // number of calls[0]
   int64_t number_offset = 0;  // number = seq + number_offset
-  int64_t first_arrival_ns = std::numeric_limits<int64_t>::max();
+  int64_t first_arrival_ns = kForever;
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
-  int64_t first_open_ns = std::numeric_limits<int64_t>::max();  // arrival of the first open call
-  int64_t last_ended_seq = -1;                                  // newest call whose end is known
-  int64_t exit_ns = kForever;                                   // of its process
-  int64_t abort_ns = kForever;     // when its communicator was aborted, or a call on it failed
-  int64_t node_end_ns = kForever;  // when its node's agent ended: the rank was not observed later
+  int64_t first_open_ns = kForever;  // arrival of the first open call
+  int64_t last_ended_seq = -1;       // newest call whose end is known
+  int64_t exit_ns = kForever;        // of its process
+  int64_t abort_ns = kForever;       // when its communicator was aborted, or a call on it failed
+  int64_t node_end_ns = kForever;    // when its node's agent ended: the rank was not observed later
   std::vector<Call> calls;
   /// From each call to the start of its kernel on the device, in microseconds; kOpenDuration where it is not known by
   /// the device's own clock: the host may have seen it late. Empty if it is not known of any.
@@ -201,7 +201,7 @@ class Timeline {
   std::vector<CallSignature> signatures_;
   std::vector<CommunicatorCall> communicator_calls_;
   std::vector<std::string> notes_;
-  Interval span_{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+  Interval span_{kForever, std::numeric_limits<int64_t>::min()};
   int64_t rows_ = 0;
   int64_t unknown_rows_ = 0;
 };

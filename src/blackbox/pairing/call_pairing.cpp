@@ -65,7 +65,9 @@ void CallPairing::accept_collective(Collective row) {
   Collective completed = row;
   process.communicators.complete(completed);
   next_.accept(std::move(completed));
-  process.pending.put(std::move(row), process.has_file, process.behind);
+  if (!process.pending.put(std::move(row), process.has_file, process.behind)) {
+    losses_.add(kLostForgotten);
+  }
 }
 
 void CallPairing::accept_communicator(Communicator row) {

@@ -459,6 +459,38 @@ TEST_F(Pairing, ACallWhoseRowWasGivenUpIsALossAndNoSecondRow) {
   EXPECT_EQ(pairing_.losses().of(kLostUnpaired), unpaired);
 }
 
+/// The file is read 11 s late: of the oldest calls not even the number is known any more.
+TEST_F(Pairing, ASecondRowOfAForgottenCallIsCounted) {
+  struct Newest final : EventSink {
+    void accept(Event event) override {
+      if (const auto* row = std::get_if<Collective>(&event)) {
+        event_id = row->event_id;
+      }
+    }
+    EventId event_id = 0;
+  } newest;
+  CallPairing pairing(ids_, newest);
+  begin(true, pairing);
+  constexpr int64_t kAll = kMostRows + kMostGivenUp + 1;
+  const auto probed = [&](int64_t n) {
+    Collective row = at_rate(probe(n), n, 10'000);
+    row.event_id += 1'000'000;  // ids of second rows begin at 1
+    return row;
+  };
+  pairing.set_behind(kPid, true);
+  for (int64_t n = 0; n < kAll; ++n) {
+    pairing.accept(probed(n));
+  }
+  EXPECT_EQ(pairing.losses().of(kLostForgotten), 1);
+  for (int64_t n = 0; n < 2; ++n) {
+    ProfilerCall call = profiled(n);
+    call.row = at_rate(call.row, n, 10'000);
+    newest.event_id = 0;
+    pairing.call(call);
+    EXPECT_EQ(newest.event_id, n == 0 ? make_event_id(5, 1) : 0) << "one that is remembered gets no second row";
+  }
+}
+
 TEST_F(Pairing, StepsOfACallWhoseRowWasGivenUpNameThatRow) {
   begin(true);
   for (int64_t n = 0; n < 50'000; ++n) {

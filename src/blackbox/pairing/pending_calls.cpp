@@ -10,9 +10,9 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr size_t kMostGivenUp = 65536;
 constexpr int64_t kSameTimeNs = 20 * kNsPerUs;           // one clock, read microseconds apart
 constexpr int64_t kLaunchedLaterNs = 10 * kNsPerSecond;  // by one of NCCL's own threads, or a stream's host function
+constexpr int64_t kReadLateNs = 20 * kNsPerSecond;       // files are read twice a second, unless the agent can't run
 constexpr int kNotReturned = 63;                         // length class of a launch that has not returned
 
 constexpr int kLaunchScore = 4;
@@ -118,7 +118,7 @@ void PendingCalls::unindex(const Collective& row) {
   by_launch_.remove(row);
 }
 
-void PendingCalls::put(Collective row, bool remember, bool behind) {
+bool PendingCalls::put(Collective row, bool remember, bool behind) {
   newest_ns_ = std::max(newest_ns_, row.called_ns);
   const auto [entry, is_new] = rows_.try_emplace(row.event_id);
   if (!is_new) {
@@ -126,10 +126,12 @@ void PendingCalls::put(Collective row, bool remember, bool behind) {
   }
   entry->second = std::move(row);
   index(entry->second);
+  bool all_known = true;
   while (rows_.size() > kMostRows ||
          (!behind && rows_.size() > kFewestRows && newest_ns_ - rows_.begin()->second.called_ns > kRowsKeptNs)) {
-    give_up_oldest(remember);
+    all_known = give_up_oldest(remember, behind) && all_known;
   }
+  return all_known;
 }
 
 Collective PendingCalls::take(EventId event) {
@@ -140,17 +142,25 @@ Collective PendingCalls::take(EventId event) {
   return row;
 }
 
-void PendingCalls::give_up_oldest(bool remember) {
+/// False if given_up() forgot a call for it that the file may still report: unread records are left in the file, or the
+/// call is so recent that the file may not have been read since. Others, as of communicators of one rank, it never
+/// does.
+bool PendingCalls::give_up_oldest(bool remember, bool behind) {
   const Collective row = take(rows_.begin()->first);
   const auto key = remember ? key_of(row, row.comm_ptr, row.seq) : std::nullopt;
-  if (!key || !given_up_.insert_or_assign(*key, GivenUp{row.event_id, row.comm_id_hash != 0}).second) {
-    return;
+  if (!key ||
+      !given_up_.insert_or_assign(*key, GivenUp{row.event_id, row.comm_id_hash != 0, false, row.called_ns}).second) {
+    return true;
   }
   given_up_order_.push_back(*key);
-  if (given_up_order_.size() > kMostGivenUp) {
-    given_up_.erase(given_up_order_.front());
-    given_up_order_.pop_front();
+  if (given_up_order_.size() <= kMostGivenUp) {
+    return true;
   }
+  const auto oldest = given_up_.find(given_up_order_.front());
+  const bool may_come = !oldest->second.reported && (behind || newest_ns_ - oldest->second.called_ns < kReadLateNs);
+  given_up_.erase(oldest);
+  given_up_order_.pop_front();
+  return !may_come;
 }
 
 const Collective* PendingCalls::match(const Collective& profiled, const CommunicatorIdentity& identity) const {
@@ -195,7 +205,7 @@ const Collective* PendingCalls::parent(const Collective& profiled) const {
   return parent;
 }
 
-std::optional<EventId> PendingCalls::given_up(const Collective& profiled, const CommunicatorIdentity& identity) const {
+std::optional<EventId> PendingCalls::given_up(const Collective& profiled, const CommunicatorIdentity& identity) {
   std::optional<EventId> event;
   identity.for_each_probed_number(profiled, [&](uint64_t pointer, int64_t number, bool sure) {
     const auto key = key_of(profiled, pointer, number);
@@ -203,6 +213,7 @@ std::optional<EventId> PendingCalls::given_up(const Collective& profiled, const 
     if (found != given_up_.end() &&
         (found->second.numbered_by_nccl || identity.first_number(pointer, numbering_of(profiled)))) {
       event = found->second.event;
+      found->second.reported = true;
     }
     return event.has_value();
   });

@@ -22,6 +22,8 @@ namespace stalltrace::blackbox {
 inline constexpr size_t kFewestRows = 1024;
 inline constexpr size_t kMostRows = 32768;
 inline constexpr int64_t kRowsKeptNs = 2'000'000'000;
+/// Calls of a process whose rows were given up, and whose numbers are remembered.
+inline constexpr size_t kMostGivenUp = 65536;
 
 /// AllToAll, Gather, Scatter: NCCL runs them as a Send and a Recv for each peer, which are not separate calls.
 bool is_made_of_transfers(Operation op);
@@ -67,16 +69,17 @@ class LaunchIndex {
 class PendingCalls {
  public:
   /// Adds the row or replaces that of the same event. Beyond the limit the oldest row is given up. `remember`:
-  /// given_up() will know it; `behind`: rows are given up for their number only.
-  void put(Collective row, bool remember, bool behind = false);
+  /// given_up() will know it; `behind`: rows are given up for their number only. Returns false where given_up() forgot
+  /// another call for it that the file may still report: that call would get a second row.
+  bool put(Collective row, bool remember, bool behind = false);
   /// Removes and returns a row, which must be present.
   Collective take(EventId event);
   /// The row that agrees best with a call of the file, the first of equals; null where none agrees.
   [[nodiscard]] const Collective* match(const Collective& profiled, const CommunicatorIdentity& identity) const;
   /// The AllToAll, Gather or Scatter that contains a Send or Recv of the file, or null.
   [[nodiscard]] const Collective* parent(const Collective& profiled) const;
-  /// The row of a call of the file if it was given up: found by its number, for the last 65,536.
-  [[nodiscard]] std::optional<EventId> given_up(const Collective& profiled, const CommunicatorIdentity& identity) const;
+  /// The row of a call of the file if it was given up: found by its number, for the last kMostGivenUp.
+  [[nodiscard]] std::optional<EventId> given_up(const Collective& profiled, const CommunicatorIdentity& identity);
   [[nodiscard]] size_t size() const { return rows_.size(); }
 
  private:
@@ -84,11 +87,13 @@ class PendingCalls {
   struct GivenUp {
     EventId event = 0;
     bool numbered_by_nccl = false;  // true from the communicator's first call on
+    bool reported = false;          // the file has reported the call
+    int64_t called_ns = 0;
   };
   static std::optional<NumberKey> key_of(const Collective& row, uint64_t pointer, std::optional<int64_t> number);
   void index(const Collective& row);
   void unindex(const Collective& row);
-  void give_up_oldest(bool remember);
+  bool give_up_oldest(bool remember, bool behind);
 
   std::map<EventId, Collective> rows_;
   std::set<std::pair<NumberKey, EventId>> by_number_;

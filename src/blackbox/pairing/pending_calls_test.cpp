@@ -157,5 +157,27 @@ TEST(PendingCalls, RemembersTheNumbersOfThoseGivenUp) {
   }
 }
 
+TEST(PendingCalls, SaysWhenItForgetsACallThatTheFileMayStillReport) {
+  for (const bool behind : {true, false}) {
+    CommunicatorIdentity identity;
+    make_communicator(identity, kPointer, kSerial, kHash);
+    PendingCalls pending;
+    constexpr size_t kAll = kMostRows + kMostGivenUp;
+    const auto put = [&](size_t n) {
+      const auto number = static_cast<int64_t>(n);
+      return pending.put(call(n + 1, kBegin + number * kNsPerMs, number), true, behind);
+    };
+    size_t next = 0;
+    for (; pending.size() + kMostGivenUp > next; ++next) {
+      ASSERT_TRUE(put(next)) << next;
+    }
+    EXPECT_TRUE(pending.given_up(in_file(call(0, 0, 0)), identity)) << "the oldest that was given up";
+    EXPECT_TRUE(put(next)) << "the file has reported the first call";
+    EXPECT_EQ(put(next + 1), !behind) << "and not the second, a minute ago";
+    EXPECT_LE(next, kAll);
+    EXPECT_FALSE(pending.given_up(in_file(call(0, 0, 1)), identity));
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace::blackbox

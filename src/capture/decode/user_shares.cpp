@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -15,8 +15,8 @@ using Kind = UserShares::Kind;
 /// A node has some hundred ranks at most; each has some tens of communicators, and peers and connections by the
 /// thousand where everybody talks to everybody.
 constexpr std::array<UserShares::Limits, UserShares::kKinds> kLimits{{
-    {"share:process", 0, 1024, 4096, 64},
-    {"share:communicator", 4096, 32'768, 16'384, 256},
+    {kLostProcessShare, 0, 1024, 4096, 64},
+    {kLostCommunicatorShare, 4096, 32'768, 16'384, 256},
     {"share:peer", 65'536, 524'288, 0, 0},
     {"share:call", 0, 131'072, 0, 0},
     {"share:gpu_event", 131'072, 1'048'576, 0, 0},

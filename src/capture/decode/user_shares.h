@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "model/events.h"
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::capture {
 

@@ -11,18 +11,22 @@ using Lacks = std::function<std::string(const KernelTypes&, const KernelFeatures
 
 std::string lacks_nothing(const KernelTypes&, const KernelFeatures&) { return {}; }
 
-/// `since`: the first mainline kernel with that tracepoint, if newer than 5.10.
+/// " (Linux 5.14)"; empty where all kernels that can be traced give this kind in full.
+std::string since_text(EvidenceKind kind) {
+  const std::string_view version = info_of(kind).since;
+  return version == kOldestTraced ? "" : " (Linux " + std::string(version) + ")";
+}
+
+/// `since`: the first mainline kernel with that tracepoint, as text, where it may be lacking.
 Lacks tracepoint(std::string name, std::string since = {}) {
   return [name = std::move(name), since = std::move(since)](const KernelTypes& types, const KernelFeatures&) {
-    if (types.has_tracepoint(name)) {
-      return std::string();
-    }
-    return "this kernel has no tracepoint " + name + (since.empty() ? "" : " (Linux " + since + ")");
+    return types.has_tracepoint(name) ? std::string() : "this kernel has no tracepoint " + name + since;
   };
 }
 
 std::string lacks_drop_reasons(const KernelTypes& types, const KernelFeatures&) {
-  return types.has_enum("skb_drop_reason") ? "" : "this kernel gives no reason for dropped packets (Linux 5.17)";
+  return types.has_enum("skb_drop_reason") ? std::string()
+                                           : "this kernel gives no reason for dropped packets" + since_text(kHostDrops);
 }
 
 std::string lacks_sched_info(const KernelTypes& types, const KernelFeatures&) {
@@ -46,13 +50,14 @@ std::string lacks_kernel_probes(const KernelTypes&, const KernelFeatures& featur
 }
 
 std::string lacks_atomic_fetch(const KernelTypes&, const KernelFeatures& features) {
-  return features.atomic_fetch ? "" : "this kernel has no atomic operations that return a value (Linux 5.12)";
+  return features.atomic_fetch ? std::string()
+                               : "this kernel has no atomic operations that return a value" + since_text(kCalls);
 }
 
 constexpr std::string_view kByFunctionExits = "by the exits of tcp_sendmsg and tcp_recvmsg (fexit)";
 
-EvidenceRow at_tracepoint(EvidenceKind kind, const char* name, std::string since = {}) {
-  return {kind, {{{name}, tracepoint(name, std::move(since)), ""}}};
+EvidenceRow at_tracepoint(EvidenceKind kind, const char* name) {
+  return {kind, {{{name}, tracepoint(name, since_text(kind)), ""}}};
 }
 
 const std::vector<EvidenceRow>& rows() {
@@ -70,7 +75,7 @@ const std::vector<EvidenceRow>& rows() {
       {kThreadListing, {{{"list_threads"}, lacks_nothing, ""}}},
       {kOpenConnections, {{{"list_sockets"}, lacks_nothing, ""}}},
       {kTransfers,
-       {{{"sock_send_length", "sock_recv_length"}, tracepoint("sock_send_length", "6.3"), ""},
+       {{{"sock_send_length", "sock_recv_length"}, tracepoint("sock_send_length", since_text(kTransfers)), ""},
         {{"tcp_sendmsg_exit", "tcp_recvmsg_exit"}, function_exits(5), kByFunctionExits},
         {{"tcp_sendmsg_exit", "tcp_recvmsg_nonblock_exit"}, function_exits(6), kByFunctionExits},
         {{"tcp_sendmsg_probe", "tcp_sendmsg_return_probe", "tcp_recvmsg_probe", "tcp_recvmsg_return_probe"},
@@ -78,11 +83,11 @@ const std::vector<EvidenceRow>& rows() {
          "by kprobes at tcp_sendmsg and tcp_recvmsg"}}},
       at_tracepoint(kRetransmits, "tcp_retransmit_skb"),
       {kCongestionStates,
-       {{{"tcp_cong_state_set"}, tracepoint("tcp_cong_state_set", "5.19"), ""},
+       {{{"tcp_cong_state_set"}, tracepoint("tcp_cong_state_set", since_text(kCongestionStates)), ""},
         {{"tcp_probe"}, tracepoint("tcp_probe"), "compared at every incoming segment and at retransmissions"}}},
       at_tracepoint(kResetsSent, "tcp_send_reset"),
       at_tracepoint(kResetsReceived, "tcp_receive_reset"),
-      at_tracepoint(kSocketErrors, "inet_sk_error_report", "5.14"),
+      at_tracepoint(kSocketErrors, "inet_sk_error_report"),
       at_tracepoint(kConnects, "inet_sock_set_state"),
       {kHostDrops, {{{"kfree_skb"}, lacks_drop_reasons, ""}}},
       {kOutOfMemoryKills, {{{"mark_victim"}, tracepoint("mark_victim"), ""}}},

@@ -94,34 +94,34 @@ SortedInputs sort_inputs(const Inputs& inputs) {
     }
   };
   const auto sort = [&](const std::string& path, bool named) {
-    const Result<import::Format> format = import::detect(path);
-    switch (format.value_or(import::Format::kUnknown)) {
-      case import::Format::kRecording:
-        take_recording(path, named);
-        break;
-      case import::Format::kProfilerFile:
-        sorted.profiler_files.push_back(path);
-        break;
-      case import::Format::kNcclLog:
-        sorted.logs.push_back(path);
-        break;
-      case import::Format::kFlightRecorder:
-        sorted.dumps.push_back(path);
-        break;
-      case import::Format::kOtherPickle:
-        if (named) {
-          sorted.dumps.push_back(path);  // whose reader says what is wrong with it
-        } else {
-          ++sorted.skipped;
-        }
-        break;
-      case import::Format::kUnknown:
-        if (named) {
-          sorted.recordings.push_back(path);  // whose reader says what is wrong with it
-        } else {
-          ++sorted.skipped;
-        }
-        break;
+    const auto formats = import::detect(path);
+    for (const import::Format format : formats.value_or(std::vector{import::Format::kUnknown})) {
+      switch (format) {
+        case import::Format::kRecording:
+          take_recording(path, named);
+          break;
+        case import::Format::kProfilerFile:
+          sorted.profiler_files.push_back(path);
+          break;
+        case import::Format::kOtherPickle:
+          if (named) {
+            sorted.evidence[import::Format::kFlightRecorder].push_back(
+                path);  // whose reader says what is wrong with it
+          } else {
+            ++sorted.skipped;
+          }
+          break;
+        case import::Format::kUnknown:
+          if (named) {
+            sorted.recordings.push_back(path);  // whose reader says what is wrong with it
+          } else {
+            ++sorted.skipped;
+          }
+          break;
+        default:
+          sorted.evidence[format].push_back(path);
+          break;
+      }
     }
   };
   for (const std::string& path : inputs.named) {
@@ -157,10 +157,15 @@ Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::ve
 
 Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,
                      const import::Options& options, std::vector<std::string>& read) {
-  const auto said = [&](std::string_view what, const import::Summary& summary) {
+  const auto said = [&](const import::Reader& reader, const import::Summary& summary) {
+    const std::string files = count_of(static_cast<int64_t>(summary.files), import::name_of(reader.format));
+    if (!reader.row.empty()) {
+      read.push_back(fmt::format("{}: {}", files, count_of(static_cast<int64_t>(summary.rows), reader.row)));
+      return;
+    }
     read.push_back(
-        fmt::format("{} of {} process{}: {}{}", count_of(static_cast<int64_t>(summary.files), what), summary.processes,
-                    summary.processes == 1 ? "" : "es", count_of(static_cast<int64_t>(summary.calls), "call"),
+        fmt::format("{} of {} process{}: {}{}", files, summary.processes, summary.processes == 1 ? "" : "es",
+                    count_of(static_cast<int64_t>(summary.calls), "call"),
                     summary.calls_left == 0 ? "" : fmt::format(" ({} older ones were not kept)", summary.calls_left)));
   };
   std::optional<Error> refused;
@@ -183,19 +188,18 @@ Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::
       ST_TRY(refuse(inputs.profiler_files, std::move(summary.error())));
     }
   }
-  const auto import = [&](const std::vector<std::string>& files, std::string_view what, auto reader) -> Status {
-    if (files.empty()) {
-      return {};
+  for (const import::Reader& reader : import::readers()) {
+    const auto files = inputs.evidence.find(reader.format);
+    if (files == inputs.evidence.end()) {
+      continue;
     }
-    auto summary = reader(files, sink, note, options);
-    if (!summary) {
-      return refuse(files, std::move(summary.error()));
+    auto summary = reader.read(files->second, sink, note, options);
+    if (summary) {
+      said(reader, *summary);
+    } else {
+      ST_TRY(refuse(files->second, std::move(summary.error())));
     }
-    said(what, *summary);
-    return {};
-  };
-  ST_TRY(import(inputs.logs, "NCCL log", import::import_nccl_logs));
-  ST_TRY(import(inputs.dumps, "Flight Recorder dump", import::import_flight_recorder));
+  }
   return read.empty() && refused && inputs.recordings.empty() ? Status(std::unexpected(std::move(*refused))) : Status();
 }
 

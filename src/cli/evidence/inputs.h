@@ -2,6 +2,7 @@
 // The files that a reading verb was given: recordings, logs, dumps and folders of them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
@@ -30,15 +31,14 @@ Result<Inputs> list_inputs(std::span<const std::string> paths);
 struct SortedInputs {
   std::vector<std::string> recordings;  // that can be opened, and all named files of which the format is not known
   std::vector<std::string> profiler_files;
-  std::vector<std::string> logs;
-  std::vector<std::string> dumps;
-  size_t skipped = 0;              // found files of other formats
+  std::map<import::Format, std::vector<std::string>> evidence;  // of the formats that import::readers() read
+  size_t skipped = 0;                                           // found files of other formats
   size_t unreadable = 0;           // found recordings that can't be opened, SQLite files of others among them
   std::vector<std::string> notes;  // why
   std::optional<Error> unreadable_recording;  // the first
   std::set<std::string> named;                // on the command line: these have to be read
 
-  [[nodiscard]] bool only_recordings() const { return profiler_files.empty() && logs.empty() && dumps.empty(); }
+  [[nodiscard]] bool only_recordings() const { return profiler_files.empty() && evidence.empty(); }
 };
 
 SortedInputs sort_inputs(const Inputs& inputs);

@@ -168,9 +168,8 @@ Status check_nothing_there(const std::string& out) {
   struct stat info {};
   return ::lstat(out.c_str(), &info) != 0
              ? Status()
-             : fail(out + ": exists already; nothing is overwritten silently",
-                    S_ISDIR(info.st_mode) ? "choose another folder with --out, or remove this one"
-                                          : "choose another file with --out, or remove this one");
+             : fail(out + ": exists already",
+                    S_ISDIR(info.st_mode) ? "choose another folder with --out" : "choose another file with --out");
 }
 
 Result<TraceSummary> write_trace(const ExplainedRecordings& recordings, TraceFormat format,

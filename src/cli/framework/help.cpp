@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+
 namespace stalltrace::cli {
 namespace {
 
@@ -32,6 +34,44 @@ std::string typed_form(const Flag& flag) {
   return flag.name;
 }
 
+constexpr size_t kWidth = 100;     // of a page's lines
+constexpr size_t kNarrowest = 40;  // room for a text, however wide the column before it is
+
+/// The column where a line's text begins: behind its indentation and, in a table, its first column.
+size_t text_column(std::string_view line) {
+  const size_t begin = std::min(line.find_first_not_of(' '), line.size());
+  const size_t gap = begin == 0 ? std::string_view::npos : line.find("  ", begin);
+  return gap == std::string_view::npos ? begin : line.find_first_not_of(' ', gap);
+}
+
+/// Appends `line`, which begins at the column `at`, broken at blanks into lines of at most kWidth; those that follow
+/// begin where its text does.
+void append_line(std::string& page, std::string_view line, size_t at) {
+  const size_t hanging = text_column(line);
+  size_t room = std::max(kWidth - std::min(at, kWidth), kNarrowest);
+  while (line.size() > room) {
+    const size_t last = line.rfind(' ', room);
+    const bool breaks = last != std::string_view::npos && line.find_first_not_of(' ') < last && last > hanging;
+    const size_t end = breaks ? last : line.find(' ', std::max(room, hanging + 1));
+    if (end == std::string_view::npos) {
+      break;
+    }
+    page.append(line.substr(0, end)).append("\n").append(at + hanging, ' ');
+    line.remove_prefix(end + 1);
+    room = std::max(kWidth - std::min(at + hanging, kWidth), kNarrowest);
+  }
+  page.append(line).append("\n");
+}
+
+/// Appends the lines of `text`; the first one begins at the column `at`, and so do the others.
+void append_text(std::string& page, std::string_view text, size_t at) {
+  bool first = true;
+  for (const std::string_view line : split(text, '\n')) {
+    page.append(std::exchange(first, false) ? 0 : at, ' ');
+    append_line(page, line, at);
+  }
+}
+
 /// Rows of two columns, the second one aligned.
 std::string table(const std::vector<std::pair<std::string, std::string>>& rows) {
   size_t width = 0;
@@ -40,7 +80,8 @@ std::string table(const std::vector<std::pair<std::string, std::string>>& rows) 
   }
   std::string text;
   for (const auto& [left, right] : rows) {
-    text += fmt::format("  {:<{}}  {}\n", left, width, right);
+    text += fmt::format("  {:<{}}  ", left, width);
+    append_text(text, right, width + 4);
   }
   return text;
 }
@@ -105,14 +146,16 @@ std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
 std::string verb_help(Subcommand& verb) {
   const VerbInfo info = verb.info();
   const std::vector<Flag> flags = verb.flags();
-  std::string text =
-      fmt::format("stalltrace {}: {}\n\nUsage:\n  {}\n", info.name, info.summary, usage_line(info, flags));
+  std::string text;
+  append_text(text, fmt::format("stalltrace {}: {}", info.name, info.summary), 0);
+  text += fmt::format("\nUsage:\n  {}\n", usage_line(info, flags));
   if (std::ranges::any_of(flags, &Flag::is_argument)) {
     text += "\nArguments:\n" + flag_table(flags, true);
   }
   text += "\nFlags:\n" + flag_table(flags, false) + value_forms(flags);
   if (!info.details.empty()) {
-    text += "\n" + info.details + "\n";
+    text += "\n";
+    append_text(text, info.details, 0);
   }
   return text + fmt::format("\nExample:\n  {}\n", info.example);
 }

@@ -7,6 +7,8 @@
 #include <csignal>
 #include <new>
 
+#include "tests/support/golden_text.h"
+
 namespace stalltrace::cli {
 namespace {
 
@@ -26,10 +28,10 @@ TEST(Analysis, ItsResultIsTheWorks) {
 TEST(Analysis, ItsDeathIsAnErrorAndNoMore) {
   const auto killed = of([] { return ::kill(::getpid(), SIGKILL) != 0; });
   ASSERT_FALSE(killed);
-  EXPECT_EQ(killed.error().what, "the analysis was ended by signal 9 (Killed)");
+  golden::expect_text(killed.error().what);
   const auto without_memory = of([]() -> bool { throw std::bad_alloc(); });
   ASSERT_FALSE(without_memory);
-  EXPECT_EQ(without_memory.error().what, "the analysis gave up");
+  golden::expect_text(without_memory.error().what);
 }
 
 TEST(Analysis, ItTakesNoMoreThanItsTime) {
@@ -40,7 +42,7 @@ TEST(Analysis, ItTakesNoMoreThanItsTime) {
   };
   const auto late = of(forever, milliseconds(50));
   ASSERT_FALSE(late);
-  EXPECT_EQ(late.error().what, "the analysis takes too long, and was killed");
+  golden::expect_text(late.error().what);
   const auto shortened = analyse(forever, kLong, [] { return milliseconds(0); });
   EXPECT_FALSE(shortened);
   EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(10'000));

@@ -51,7 +51,7 @@ class CheckVerb final : public Subcommand {
             .example = "sudo stalltrace check",
             .details =
                 "Tries everything for real and changes nothing. Exit code 1 if tracing is impossible. "
-                "docs/kernels.md says which kernel gives which evidence."};
+                "docs/kernels.md says what is different on older kernels."};
   }
   std::vector<Flag> flags() override {
     return {switch_flag("--json", "print one JSON object, for programs", &json_),
@@ -73,6 +73,7 @@ class CheckVerb final : public Subcommand {
         rows.push_back({{"key", line.key},
                         {"what", line.what},
                         {"state", words_of(line.state).json},
+                        {"since", line.since},
                         {"detail", line.detail},
                         {"remedy", line.remedy}});
       }
@@ -84,11 +85,12 @@ class CheckVerb final : public Subcommand {
       widest = std::max(widest, line.what.size());
     }
     for (const CheckLine& line : lines) {
+      const std::string since = line.since.empty() ? "" : "Linux " + line.since;
       const std::string text =
-          fmt::format("{:<8} {:<{}} {}", words_of(line.state).mark, line.what, widest, line.detail);
+          fmt::format("{:<8} {:<{}} {:<10} {}", words_of(line.state).mark, line.what, widest, since, line.detail);
       console.out(text.substr(0, text.find_last_not_of(' ') + 1) + "\n");
       if (!line.remedy.empty()) {
-        console.out(fmt::format("{:<8} {:<{}} -> {}\n", "", "", widest, line.remedy));
+        console.out(fmt::format("{:<8} {:<{}} {:<10} -> {}\n", "", "", widest, "", line.remedy));
       }
     }
     console.out(possible ? "This host can be traced.\n" : "This host can't be traced as things are.\n");

@@ -27,8 +27,9 @@ class ExplainVerb final : public Subcommand {
             .example = "stalltrace explain node0.db node1.db node2.db node3.db",
             .details =
                 "Give the recordings of all nodes of the job: what no recording shows can't be blamed.\n"
-                "NCCL's logs, PyTorch's Flight Recorder dumps and profiler files are read as well (docs/import.md); a "
-                "folder stands for all that is in it.\n"
+                "NCCL's logs, PyTorch's Flight Recorder dumps, kernel logs, nccl-tests output and profiler files are "
+                "read as "
+                "well (docs/import.md); a folder stands for all that is in it.\n"
                 "The times that a report writes as +1.718s can be given to --from and --to."};
   }
   std::vector<Flag> flags() override {

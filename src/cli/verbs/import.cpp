@@ -23,12 +23,14 @@ class ImportVerb final : public Subcommand {
   [[nodiscard]] VerbInfo info() const override {
     return {
         .name = "import",
-        .summary = "make a recording of NCCL's logs, Flight Recorder dumps and profiler files",
+        .summary = "make a recording of what others logged, and of profiler files",
         .example = "stalltrace import /dev/shm/stalltrace-*.profiler --out job.db",
         .details =
             "Profiler files: for jobs that loaded the NCCL profiler plugin, while they run, while they hang or after "
-            "they died. NCCL_DEBUG logs and PyTorch's Flight Recorder dumps: for jobs that nothing of ours watched "
-            "(docs/import.md says what they show). Give those of all processes of the job, or a folder with "
+            "they died. NCCL_DEBUG logs, PyTorch's Flight Recorder dumps, kernel logs, nccl-tests output: for jobs "
+            "that "
+            "nothing of ours watched (docs/import.md says what they show). Give those of all processes of the job, or "
+            "a folder with "
             "everything, then `stalltrace explain` the recording. Needs no privilege."};
   }
   std::vector<Flag> flags() override {
@@ -41,7 +43,7 @@ class ImportVerb final : public Subcommand {
     ST_ASSIGN(const Inputs inputs, list_inputs(files_));
     confine_to_reading(inputs.all(), out_);
     const SortedInputs sorted = sort_inputs(inputs);
-    if (!sorted.logs.empty() || !sorted.dumps.empty() || !inputs.found.empty()) {
+    if (!sorted.evidence.empty() || !inputs.found.empty()) {
       ST_TRY(record_evidence(inputs, sorted, out_, privacy_, console));
       return kExitDone;
     }

@@ -52,7 +52,7 @@ class LabMatrixVerb final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {
-        integer_flag("--seed", "N", "draws faults, places and moments", 0, INT64_MAX, &seed_),
+        integer_flag("--seed", "N", "draws faults, locations and moments", 0, INT64_MAX, &seed_),
         texts_flag("--workload", "NAME", "what the ranks run, may be repeated (default: nccl)", &options_.workloads),
         integer_flag("--runs", "N", "draws", 1, 100'000, &options_.runs),
         text_flag("--only", "TEXT", "only settings whose name contains it", &options_.only),

@@ -78,7 +78,7 @@ class NodesVerb final : public Subcommand {
     return row;
   }
 
-  NodeFlags nodes_{5 * kNsPerSecond};
+  NodeFlags nodes_{10 * kNsPerSecond};
   std::string format_ = "table";
 };
 

@@ -57,7 +57,7 @@ class QueryVerb final : public Subcommand {
         .summary = "ask a recording, or those of many nodes, in SQL, read-only",
         .example =
             "stalltrace query stall.db "
-            "'SELECT op, rank, duration_ns/1e6 AS ms FROM nccl_events ORDER BY ms DESC LIMIT 5'",
+            "'SELECT op, rank, duration_ns FROM nccl_events ORDER BY 3 DESC LIMIT 5'",
         .details =
             "One SELECT is run; nothing can be changed by it. What there is to ask:\n"
             "  stalltrace query FILE \"SELECT name FROM sqlite_master\"                     lists tables and views\n"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace trace`: records this node into one file.
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/rights/capabilities.h"
 #include "base/text.h"
 #include "capture/tracer.h"
 #include "cli/command_start.h"
 #include "cli/config.h"
+#include "cli/fleet/serving.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
 #include "cli/live_watch.h"
@@ -22,6 +25,7 @@
 #include "cli/verbs/verbs.h"
 #include "launch/job.h"
 #include "launch/supervision/supervisor.h"
+#include "launch/supervision/worker.h"
 #include "report/live_text.h"
 #include "store/write/writer.h"
 
@@ -56,17 +60,17 @@ class TraceVerb final : public Subcommand {
         .summary = "record the collectives, connections and waits of this node's jobs",
         .example = "sudo stalltrace trace --duration 2m --out node7.db",
         .details =
-            "Jobs that run already and jobs that start later are found by the collective library that they map;\n"
+            "Jobs that run already and jobs that start later are found by the collective library that they map; "
             "nothing is restarted. By default the jobs of all users are recorded: --pid or -- COMMAND limit it.\n"
-            "Ctrl-C ends the trace: everything seen is in the file. With -- COMMAND the command is started, it and\n"
+            "Ctrl-C ends the trace: everything seen is in the file. With -- COMMAND the command is started, it and "
             "its descendants are traced, and its exit code is returned.\n"
             "Needs root, or CAP_BPF and CAP_PERFMON on some kernels: `stalltrace check` says what this host lacks.\n"
-            "Writes 1 to 1.5 kB per collective and rank: 200 to 330 MB an hour and rank at 60 collectives a second,\n"
+            "Writes 1 to 1.5 kB per collective and rank: 200 to 330 MB an hour and rank at 60 collectives a second, "
             "until --max-size is reached."};
   }
 
   std::vector<Flag> flags() override {
-    return {
+    std::vector<Flag> all = {
         duration_flag("--duration", "stop after this long; without it, Ctrl-C stops", &options_.duration_ns),
         text_flag("--out", "FILE", "the recording; an existing file is never overwritten", &out_),
         pids_flag("--pid", "trace only this process and its descendants", &options_.pids),
@@ -83,12 +87,16 @@ class TraceVerb final : public Subcommand {
         switch_flag("--own-netns", "trace only processes in this program's own network namespace", &options_.own_netns),
         text_flag("--sysfs-root", "DIR", "read InfiniBand and RoCE port counters below this instead of /sys",
                   &options_.sysfs_root),
+        text_flag("--serve", "ADDR:PORT",
+                  "answer questions about the recording over HTTP while it is written (docs/serve.md)", &serve_),
         privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
         waits_.flag(),
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
+    std::ranges::move(serving_.flags(), std::back_inserter(all));
+    return all;
   }
 
   Result<int> run(Console& console) override {
@@ -133,6 +141,11 @@ class TraceVerb final : public Subcommand {
   /// Until `stop_descriptor` is readable. `job`: the command that is to be traced; null: there is none.
   Result<int> record(Console& console, int stop_descriptor, launch::JobNews* job) {
     ST_TRY(apply_config(console));
+    std::optional<launch::Worker> server;
+    if (!serve_.empty()) {
+      ST_ASSIGN(launch::Worker started, start_server(console));
+      server.emplace(std::move(started));
+    }
     ST_ASSIGN(const auto writer,
               store::RecordingWriter::create(out_, {.max_size_bytes = max_size_, .readers = privacy_.readers()}));
     options_.commands = privacy_.commands();
@@ -179,6 +192,9 @@ class TraceVerb final : public Subcommand {
       live->finish(monotonic_now_ns() + tracer.node().clock_offset_ns);
       end_live(console, *live, *writer);
     }
+    if (server) {
+      server->kill();  // what it has open would keep the recording from being finished
+    }
     const Status closed = writer->close();
     if (closed && traced) {
       summarize(console, tracer.stats(), writer->stats());
@@ -190,6 +206,45 @@ class TraceVerb final : public Subcommand {
     ST_TRY(closed);
     ST_TRY(traced);
     return kExitDone;
+  }
+
+  /// In the server. SQLite's locks on the recording are in a file that it has to be able to write, and that is there
+  /// once the recording is. False: the trace ends before.
+  [[nodiscard]] bool wait_for_recording(int stop) const {
+    constexpr int kRoundMs = 20;
+    pollfd stopped{.fd = stop, .events = POLLIN, .revents = 0};
+    while (::access((out_ + "-shm").c_str(), F_OK) != 0) {
+      if (::poll(&stopped, 1, kRoundMs) > 0) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /// A child without rights, which serves the recording as any reader sees it: nothing here waits for it.
+  Result<launch::Worker> start_server(Console& console) {
+    if (Status prepared = serving_.prepare(serve_); !prepared) {
+      return with_context("--serve", std::move(prepared.error()));
+    }
+    auto worker = launch::Worker::start("st-server", [&](launch::WorkerSide& side) {
+      if (ready_fd_ >= 0) {
+        ::close(static_cast<int>(ready_fd_));
+      }
+      if (!keep_capabilities(0)) {
+        console.note("--serve: the server could not give up its capabilities, and does not start");
+        return kExitFailed;
+      }
+      if (!wait_for_recording(side.stop.get())) {
+        return kExitDone;
+      }
+      const Status served = serving_.serve({out_}, Served::kComing, side.stop.get(),
+                                           [&console](const std::string& line) { console.note(line); });
+      return served ? kExitDone : report_error(served.error(), console);
+    });
+    if (!worker) {
+      return with_context("--serve", std::move(worker.error()));
+    }
+    return worker;
   }
 
   /// Nothing was recorded: removes the empty recording.
@@ -332,6 +387,8 @@ class TraceVerb final : public Subcommand {
   bool live_ = false;
   Privacy privacy_;
   Waits waits_;
+  std::string serve_;
+  Serving serving_;
   std::vector<std::string> command_;
 };
 

@@ -25,6 +25,7 @@ std::unique_ptr<Subcommand> make_serve_verb();
 std::unique_ptr<Subcommand> make_nodes_verb();
 std::unique_ptr<Subcommand> make_lab_run_verb();
 std::unique_ptr<Subcommand> make_lab_matrix_verb();
+std::unique_ptr<Subcommand> make_lab_simulate_verb();
 std::unique_ptr<Subcommand> make_lab_up_verb();
 std::unique_ptr<Subcommand> make_lab_fault_verb();
 std::unique_ptr<Subcommand> make_lab_down_verb();

@@ -62,6 +62,7 @@ class Exporter {
   void put_wait(const WaitSpan& row, int64_t over_ns);
   void put(const PythonStack& row);
   void put(const LogLine& row);
+  void put(const KernelMessage& row);
   void put(const NetSpan& row);
   void put(const TcpEvent& row);
   void put(const TcpSample& row);

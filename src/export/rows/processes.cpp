@@ -187,4 +187,20 @@ void Exporter::put(const LogLine& row) {
                                                      .annotations = notes_});
 }
 
+void Exporter::put(const KernelMessage& row) {
+  const TrackId parent = participants_.process(row.node_id, 0);  // a message may name a process that is no rank
+  if (parent == kNoTrack) {
+    return;
+  }
+  notes_.clear().unique("text", row.text).add("device", row.device).add("file", row.file);
+  if (row.pid != 0) {
+    notes_.add("pid", row.pid);
+  }
+  const auto name = [] { return std::string("kernel log"); };
+  writer_.instant({parent, RowKind::kLog, 1, name}, {.category = "log",
+                                                     .name = to_text(row.kind),
+                                                     .time_ns = at(row.node_id, row.timestamp_ns),
+                                                     .annotations = notes_});
+}
+
 }  // namespace stalltrace::trace_export

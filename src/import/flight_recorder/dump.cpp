@@ -5,8 +5,8 @@
 #include <array>
 #include <charconv>
 
-#include "import/flight_recorder/json.h"
 #include "import/flight_recorder/pickle.h"
+#include "import/json.h"
 #include "import/nccl_log/log_text.h"
 
 namespace stalltrace::import {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flight Recorder dumps as events: a dump is a node with one process, since it names neither its host nor its pid.
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -12,6 +11,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "import/evidence.h"
+#include "import/file_node.h"
 #include "import/flight_recorder/dump.h"
 #include "model/events/imported_evidence.h"
 
@@ -19,14 +19,6 @@ namespace stalltrace::import {
 namespace {
 
 constexpr size_t kLargestDump = size_t{128} << 20;
-
-int64_t modified_ns(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 ? int64_t{status.st_mtim.tv_sec} * kNsPerSecond + status.st_mtim.tv_nsec
-                                            : utc_now_ns();
-}
-
-std::string file_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
 
 Result<Dump> load(const std::string& path) {
   if (auto opened = open_regular(path); !opened) {
@@ -108,12 +100,10 @@ class Import {
   Rank announce(const std::string& path) {
     Rank who;
     who.rank = rank_of_dump(path);
-    who.pid = who.rank ? *who.rank % 0x3fff'ffff + 1 : static_cast<int32_t>(nodes_.size()) + 1;
-    who.written_ns = modified_ns(path);
-    who.node = make_node_id(path, "flight_recorder", who.written_ns);
-    while (!nodes_.insert(who.node).second) {
-      who.node = who.node % ((1U << kNodeIdBits) - 1) + 1;
-    }
+    who.pid = who.rank ? *who.rank % 0x3fff'ffff + 1 : ++unnamed_;
+    const Node node = nodes_.make(path, "flight_recorder");
+    who.written_ns = node.started_ns;
+    who.node = node.node_id;
     return who;
   }
 
@@ -226,7 +216,8 @@ class Import {
   EventSink& sink_;
   uint64_t keep_;
   Summary summary_;
-  std::set<NodeId> nodes_;
+  FileNodes nodes_;
+  int32_t unnamed_ = 0;  // dumps without a rank
   std::set<int64_t> stacks_;
 };
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "import/flight_recorder/value.h"
+#include "import/value.h"
 
 namespace stalltrace::import {
 

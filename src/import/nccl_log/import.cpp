@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "import/evidence.h"
-#include "import/nccl_log/log_time.h"
+#include "import/log_time.h"
 #include "import/nccl_log/survey.h"
 #include "model/events/imported_evidence.h"
 

@@ -313,15 +313,15 @@ TEST(Detect, EndsInAFileWithoutLines) {
   EvidenceFolder folder;
   const std::string path = folder.write("sparse", "epoch 1\n");
   std::filesystem::resize_file(path, uintmax_t{200} << 30);  // takes no room on disk; would take minutes to read
-  EXPECT_EQ(detect(path), Format::kUnknown);
+  EXPECT_EQ(detect(path), std::vector{Format::kUnknown});
   const std::string late = folder.write("late", std::string(5000, 'x') + "\n");
   std::filesystem::resize_file(late, uintmax_t{200} << 30);
-  EXPECT_EQ(detect(late), Format::kUnknown);
+  EXPECT_EQ(detect(late), std::vector{Format::kUnknown});
 }
 
 TEST(Detect, ByContent) {
   EvidenceFolder folder;
-  const auto format = [&](std::string_view content) { return detect(folder.write("x", content)).value(); };
+  const auto format = [&](std::string_view content) { return detect(folder.write("x", content)).value().front(); };
   EXPECT_EQ(format("SQLite format 3\0"), Format::kRecording);
   EXPECT_EQ(format("STBLKBOX...."), Format::kProfilerFile);
   EXPECT_EQ(format("epoch 1\n" + call_line(0, 1)), Format::kNcclLog);

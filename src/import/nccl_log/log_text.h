@@ -29,9 +29,6 @@ struct LogText {
 
 LogText read_log_text(std::string_view line);
 
-/// Removes ANSI colours and other escape sequences; `scratch` keeps the result if there were any.
-std::string_view without_escapes(std::string_view line, std::string& scratch);
-
 /// The rank that the launcher wrote before a line: "[1,3]<stdout>:" (OpenMPI), "3: " (srun -l), "[rank3]:" (PyTorch).
 std::optional<int32_t> rank_in_prefix(std::string_view prefix);
 /// The rank in a file's name: "nccl_rank7.log", "rank_7.txt", "rank-7/stdout.log"; "local_rank7" is none of the job.

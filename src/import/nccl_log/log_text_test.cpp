@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "import/lines.h"
-#include "import/nccl_log/log_time.h"
+#include "import/log_time.h"
 #include "import/testing/evidence_files.h"
 
 namespace stalltrace::import {

@@ -2,7 +2,6 @@
 #include "import/nccl_log/survey.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -11,7 +10,8 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "import/nccl_log/log_time.h"
+#include "import/file_node.h"
+#include "import/log_time.h"
 
 namespace stalltrace::import {
 namespace {
@@ -19,14 +19,6 @@ namespace {
 // Bounds of a log made to exhaust memory; the largest jobs have less of each.
 constexpr size_t kMostProcesses = 32'768;
 constexpr size_t kMostComms = 65'536;
-
-int64_t modified_ns(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    return utc_now_ns();
-  }
-  return int64_t{status.st_mtim.tv_sec} * kNsPerSecond + status.st_mtim.tv_nsec;
-}
 
 void note_damage(LoggedFile& file, int64_t line) {
   ++file.damaged;

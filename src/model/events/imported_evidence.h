@@ -18,6 +18,12 @@ inline constexpr std::string_view kLacksTimes = "clock_times";
 /// Processes have no numbers: `pid` only separates those of one recording.
 inline constexpr std::string_view kLacksPids = "pids";
 
+/// There are no calls: the node is a kernel's log, or a benchmark's output.
+inline constexpr std::string_view kLacksCalls = "calls";
+
+/// Times have no offset from UTC and were taken for UTC: they may be off by the host's offset.
+inline constexpr std::string_view kLacksTimeZone = "time_zone";
+
 inline bool lacks(const Node& node, std::string_view key) {
   return std::ranges::count(split(node.missing_evidence, ' '), key) > 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of logs that others wrote.
+// Lines of logs that others wrote: of a job, and of a kernel.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,42 @@ struct LogLine {
   std::string text;  // without prefixes
 };
 
+/// What a kernel's log says of devices, and of processes that the kernel ended.
+enum class KernelMessageKind : uint8_t {
+  kOther,            // of a device: nothing below
+  kXid,              // NVIDIA's driver about a GPU; `code` is the number
+  kSxid,             // the same about an NVSwitch
+  kPcieCorrected,    // PCIe advanced error reporting: nothing was lost
+  kPcieUncorrected,  // the same: a transaction was lost
+  kOutOfMemory,      // the kernel ended a process for lack of memory
+};
+/// "other", "xid", "sxid", "pcie_corrected", "pcie_uncorrected", "out_of_memory"
+std::string_view to_text(KernelMessageKind kind);
+std::optional<KernelMessageKind> kernel_message_kind_from_text(std::string_view text);
+
+struct KernelMessage {
+  NodeId node_id = 0;
+  int64_t timestamp_ns = 0;  // without a time of its own: in the order of lines
+  KernelMessageKind kind = KernelMessageKind::kOther;
+  std::optional<int32_t> code;  // the number of an Xid or SXid
+  std::string device;           // PCI address: "0000:3b:00"; empty: not named
+  int32_t pid = 0;              // 0: no process is named
+  std::string process;          // its name; empty: not named
+  int64_t line = 0;             // number in its file, from 1
+  std::string file;
+  std::string text;  // without prefixes
+};
+
 template <>
 struct EventTraits<LogLine> : StreamTraits<LogLine, TableKind::kNumbered> {
   static constexpr std::string_view kTable = "log_line";
 };
 
-inline constexpr TypeList<LogLine> kLogTypes;
+template <>
+struct EventTraits<KernelMessage> : StreamTraits<KernelMessage, TableKind::kNumbered> {
+  static constexpr std::string_view kTable = "kernel_message";
+};
+
+inline constexpr TypeList<LogLine, KernelMessage> kLogTypes;
 
 }  // namespace stalltrace

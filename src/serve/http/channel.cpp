@@ -16,7 +16,7 @@ namespace {
 
 namespace asio = boost::asio;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
-constexpr size_t kReadBytes = 64 << 10;
+constexpr size_t kReadBytes = 16 << 10;  // a thousand nodes are asked at once
 
 /// What both kinds share. `Stream` reads and writes.
 template <typename Stream>

@@ -124,7 +124,6 @@ class BeastServer final : public HttpServer {
     }
     asio::co_spawn(io_, accept(), asio::detached);
     io_.run();
-    pool_.join();
   }
 
   void stop() override { io_.stop(); }

@@ -38,9 +38,10 @@ class HttpServer {
 
   /// `listener` is a listening socket. `handler` is called by several threads at once.
   static Result<std::unique_ptr<HttpServer>> create(UniqueFd listener, Handler handler, ServerOptions options);
+  /// Waits for answers that are being computed.
   virtual ~HttpServer() = default;
 
-  /// Until stop() or, with `until_signals`, SIGINT, SIGTERM or SIGHUP. An answer that is being computed is waited for.
+  /// Until stop() or, with `until_signals`, SIGINT, SIGTERM or SIGHUP.
   virtual void run(bool until_signals) = 0;
   /// Any thread.
   virtual void stop() = 0;

@@ -140,6 +140,9 @@ class Extractor {
   static ProxyWait parse(std::string_view name, ProxyWait) {
     return proxy_wait_from_text(name).value_or(ProxyWait::kNone);
   }
+  static KernelMessageKind parse(std::string_view name, KernelMessageKind) {
+    return kernel_message_kind_from_text(name).value_or(KernelMessageKind::kOther);
+  }
   static LogKind parse(std::string_view name, LogKind) { return log_kind_from_text(name).value_or(LogKind::kWarning); }
   static WaitKind parse(std::string_view name, WaitKind) {
     return wait_kind_from_text(name).value_or(WaitKind::kBlocked);

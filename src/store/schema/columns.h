@@ -272,6 +272,54 @@ void each_column(Row& r, F&& f) {
   f("text", or_null(r.text));
 }
 
+template <RowOf<KernelMessage> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("kind", r.kind);
+  f("code", r.code);
+  f("device", or_null(r.device));
+  f("pid", or_null(r.pid));
+  f("process", or_null(r.process));
+  f("line", r.line);
+  f("file", or_null(r.file));
+  f("text", or_null(r.text));
+}
+
+template <RowOf<BenchmarkRun> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("run", r.run);
+  f("started_ns", r.started_ns);
+  f("test", or_null(r.test));
+  f("nranks", or_null(r.nranks));
+  f("hosts", or_null(r.hosts));
+  f("most_bytes", or_null(r.most_bytes));
+  f("ended", r.ended);
+  f("failed", r.failed);
+  f("problem", or_null(r.problem));
+  f("line", r.line);
+  f("file", or_null(r.file));
+}
+
+template <RowOf<BenchmarkResult> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("run", r.run);
+  f("bytes", r.bytes);
+  f("count", r.count);
+  f("datatype", or_null(r.datatype));
+  f("reduce_op", or_null(r.reduce_op));
+  f("root", r.root);
+  f("in_place", r.in_place);
+  f("time_us", r.time_us);
+  f("algbw_gbs", r.algbw_gbs);
+  f("busbw_gbs", r.busbw_gbs);
+  f("wrong", r.wrong);
+  f("line", r.line);
+}
+
 template <RowOf<PacketDrop> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);

@@ -144,7 +144,23 @@ CREATE TABLE log_line(
   kind TEXT NOT NULL, line INTEGER NOT NULL, file TEXT, text TEXT);
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth};
+constexpr const char* kSeventh = R"sql(
+CREATE TABLE kernel_message(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, kind TEXT NOT NULL, code INTEGER,
+  device TEXT, pid INTEGER, process TEXT, line INTEGER NOT NULL, file TEXT, text TEXT);
+
+CREATE TABLE benchmark_run(
+  node_id INTEGER NOT NULL, run INTEGER NOT NULL, started_ns INTEGER NOT NULL, test TEXT, nranks INTEGER, hosts TEXT,
+  most_bytes INTEGER, ended INTEGER NOT NULL, failed INTEGER NOT NULL, problem TEXT, line INTEGER NOT NULL, file TEXT,
+  PRIMARY KEY(node_id, run)) WITHOUT ROWID;
+
+CREATE TABLE benchmark_result(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, run INTEGER NOT NULL,
+  bytes INTEGER NOT NULL, count INTEGER NOT NULL, datatype TEXT, reduce_op TEXT, root INTEGER, in_place INTEGER NOT NULL,
+  time_us REAL NOT NULL, algbw_gbs REAL NOT NULL, busbw_gbs REAL NOT NULL, wrong INTEGER, line INTEGER NOT NULL);
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh};
 
 }  // namespace
 

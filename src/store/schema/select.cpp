@@ -21,8 +21,9 @@ Result<std::string> select_sql(Database& db, std::string_view table, const std::
     list += list.empty() ? "" : ", ";
     list += present.contains(column) ? column : "NULL";
   }
-  return present.empty() ? fmt::format("SELECT {} FROM (SELECT 0 AS id, 0 AS event_id) WHERE 1", list) + " AND 0 = 1"
-                         : fmt::format("SELECT {} FROM {} WHERE 1", list, table);
+  return present.empty()
+             ? fmt::format("SELECT {} FROM (SELECT 0 AS id, 0 AS event_id, 0 AS node_id) WHERE 1", list) + " AND 0 = 1"
+             : fmt::format("SELECT {} FROM {} WHERE 1", list, table);
 }
 
 }  // namespace stalltrace::store

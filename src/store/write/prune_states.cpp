@@ -7,6 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "model/events/loss_sources.h"
+
 namespace stalltrace::store {
 namespace {
 
@@ -117,9 +119,9 @@ Result<EndedStates::Removed> EndedStates::remove_some(Database& db, size_t most)
 
 Status count_pruned(Database& db, NodeId node, const std::string& table, uint64_t count) {
   return count == 0 ? Status()
-                    : db.execute(fmt::format("INSERT INTO loss(node_id, source, count) VALUES({}, 'pruned:{}', {}) "
+                    : db.execute(fmt::format("INSERT INTO loss(node_id, source, count) VALUES({}, '{}{}', {}) "
                                              "ON CONFLICT DO UPDATE SET count = count + excluded.count",
-                                             node, table, count));
+                                             node, kPrunedFrom, table, count));
 }
 
 }  // namespace stalltrace::store

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/files/caller.h"
 #include "base/files/new_file.h"
+#include "model/events/loss_sources.h"
 #include "store/schema/finding_table.h"
 #include "store/schema/schema.h"
 #include "store/sqlite/by_descriptor.h"
@@ -51,8 +52,7 @@ Status make_room(const std::string& path, bool overwrite) {
                 "give this run a file of its own with --out");
   }
   if (!overwrite) {
-    return fail(path + ": exists already; a recording is never overwritten silently",
-                "choose another file with --out, or remove this one");
+    return fail(path + ": exists already", "choose another file with --out");
   }
   if (size_of(path) > 0) {
     auto db = open_for_reading(path);
@@ -242,8 +242,8 @@ Status RecordingWriter::State::write_transaction() {
   ST_ASSIGN(Transaction transaction, Transaction::begin(db, "BEGIN IMMEDIATE"));
   Status status = write_rows() == SQLITE_DONE ? Status() : fail_sqlite(db.get(), path);
   if (status && stats.lost > 0) {
-    status =
-        db.execute(fmt::format("INSERT OR REPLACE INTO loss VALUES({}, 'store:disk_full', {})", node_id, stats.lost));
+    status = db.execute(
+        fmt::format("INSERT OR REPLACE INTO loss VALUES({}, '{}', {})", node_id, kLostToFullDisk, stats.lost));
   }
   if (status) {
     status = transaction.commit();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reported place of lost packets: inside a host, or between the two.
+// The reported location of lost packets: inside a host, or between the two.
 #include <gtest/gtest.h>
 
 #include "analysis/testing/golden_text.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Helpers of the network causes: the flows between a stall's ranks, links as places, and the end that several bad links
-// share.
+// Helpers of the network causes: the flows between a stall's ranks, links as locations, and the end that several bad
+// links share.
 #pragma once
 
 #include <vector>

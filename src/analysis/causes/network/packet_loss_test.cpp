@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place of loss if every rank communicates with every other; retransmissions without loss.
+// The location of loss if every rank communicates with every other; retransmissions without loss.
 #include <gtest/gtest.h>
 
 #include <algorithm>

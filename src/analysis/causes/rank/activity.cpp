@@ -15,7 +15,7 @@ int32_t working_tid(const AnalysisContext& context, MemberIndex member, Interval
     return calling_tid;
   }
   const auto spent_ns = [&](WaitKind kind, int32_t tid) {
-    return context.evidence.share(member, kind, window, false, tid).covered_ns;
+    return context.evidence.share(member, kind, window, Competitors::kAll, tid).covered_ns;
   };
   const bool idle = share_of(spent_ns(WaitKind::kBlocked, calling_tid), window.length()) >= kCoverage;
   const bool seen = spent_ns(WaitKind::kOnCpu, first) + spent_ns(WaitKind::kRunnable, first) +
@@ -28,8 +28,8 @@ Activity activity_of(const AnalysisContext& context, MemberIndex member, Interva
   const int32_t tid = working_tid(context, member, window, calling_tid);
   Activity activity{.known = context.evidence.has_waits(member), .window_ns = window.length()};
   activity.on_cpu_ns = context.evidence.share(member, WaitKind::kOnCpu, window).covered_ns;
-  activity.disk_ns = context.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns;
-  activity.blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns;
+  activity.disk_ns = context.evidence.share(member, WaitKind::kDisk, window, Competitors::kAll, tid).covered_ns;
+  activity.blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, Competitors::kAll, tid).covered_ns;
   return activity;
 }
 
@@ -54,7 +54,16 @@ Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, c
 }
 
 bool is_settling(const AnalysisContext& context, const Stall& stall) {
-  return is_settling(context.timeline.groups()[stall.group], stall.number) && stall.lost_ns < kSettlingNs;
+  if (stall.lost_ns >= kSettlingNs) {
+    return false;
+  }
+  if (is_settling(context.timeline.groups()[stall.group], stall.number)) {
+    return true;
+  }
+  // Whatever rank is late then: the steps of all ranks of one communicator are the same.
+  const std::optional<int64_t> settled =
+      stall.members.empty() ? std::nullopt : context.settling.settled_ns(stall.members.front());
+  return settled && stall.window.from_ns < *settled;
 }
 
 bool is_settling(const AnalysisContext& context, const CauseGroup& group, const Gate& gate) {

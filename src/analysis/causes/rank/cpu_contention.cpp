@@ -29,7 +29,8 @@ int64_t middle_share_ns(const AnalysisContext& context, const Stall& stall, Memb
   std::vector<int64_t> shares;
   for (const MemberIndex member : stall.members) {
     if (member != but) {
-      shares.push_back(context.evidence.share(member, WaitKind::kRunnable, stall.examined(), true).covered_ns);
+      shares.push_back(
+          context.evidence.share(member, WaitKind::kRunnable, stall.examined(), Competitors::kOutsideJob).covered_ns);
     }
   }
   if (shares.empty()) {
@@ -46,7 +47,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     if (all.covered_ns == 0) {
       continue;
     }
-    const WaitShare outside = context.evidence.share(member, WaitKind::kRunnable, stall.examined(), true);
+    const WaitShare outside =
+        context.evidence.share(member, WaitKind::kRunnable, stall.examined(), Competitors::kOutsideJob);
     const int64_t others_ns = middle_share_ns(context, stall, member);
     const bool stands_out =
         static_cast<double>(outside.covered_ns) >= kContentionContrast * static_cast<double>(others_ns);

@@ -4,23 +4,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
-#include <iterator>
-#include <numeric>
 #include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/profiler_only.h"
 #include "analysis/causes/rank/activity.h"
-#include "analysis/timeline/batches/batches.h"
+#include "analysis/causes/rank/chance.h"
+#include "analysis/causes/rank/elsewhere.h"
+#include "analysis/causes/rank/pauses.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-enum class Counted : uint8_t { kOnCpu, kBlocked, kDisk, kElsewhere };
+enum class Counted : uint8_t { kOnCpu, kBlocked, kDisk };
 
 /// How a late rank spent the time before its arrival.
 struct Spent {
@@ -41,8 +40,8 @@ Spent spent_in(const AnalysisContext& context, const Stall& stall) {
   const Interval window = stall.examined();
   const int32_t tid = working_tid(context, member, window, stall.calling_tid());
   return {.on_cpu_ns = context.evidence.share(member, WaitKind::kOnCpu, window).covered_ns,
-          .blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, false, tid).covered_ns,
-          .disk_ns = context.evidence.share(member, WaitKind::kDisk, window, false, tid).covered_ns};
+          .blocked_ns = context.evidence.share(member, WaitKind::kBlocked, window, Competitors::kAll, tid).covered_ns,
+          .disk_ns = context.evidence.share(member, WaitKind::kDisk, window, Competitors::kAll, tid).covered_ns};
 }
 
 void count(const Spent& spent, EvidenceCounters& counters) {
@@ -58,78 +57,16 @@ Spent spent_by(const CauseGroup& group) {
           .disk_ns = group.counters.sum(Counted::kDisk).time_ns};
 }
 
-/// A call on another communicator that a rank was inside of for most of an interval.
-struct Elsewhere {
-  uint32_t sequence = 0;
-  int64_t number = 0;
-  int64_t inside_ns = 0;
-};
-
-/// The call that takes most of the window. A call of a batch may have been done long before its end.
-Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval window) {
-  Elsewhere most;
-  for (const uint32_t index : context.timeline.sequences_of(member)) {
-    const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.group == stall.group) {
-      continue;
-    }
-    const auto after = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
-                                            [&](const Call& call) { return call.arrival_ns < window.to_ns; });
-    for (auto call = after; call != sequence.calls.begin() && after - call < kCallsElsewhere;) {
-      --call;
-      const bool known = call->present && call->batch == BatchPart::kNone;
-      const int64_t inside_ns = known ? intersect({call->arrival_ns, call->end_ns()}, window).length() : 0;
-      if (inside_ns > most.inside_ns) {
-        most = {index, sequence.first_number() + (call - sequence.calls.begin()), inside_ns};
-      }
-    }
-  }
-  return most;
-}
-
-/// Another rank that came last to that call and that this one awaited there for most of the window: the chain begins
-/// with that rank, in a stall of its own.
-MemberIndex start_of_chain(const AnalysisContext& context, const Elsewhere& call, MemberIndex member, Interval window) {
-  Instance instance;
-  if (!read_instance(context.timeline, context.timeline.sequences()[call.sequence].group, call.number, instance) ||
-      share_of(instance.last_arrival_ns - window.from_ns, window.length()) < kCoverage) {
-    return kNoMember;
-  }
-  const MemberIndex last = context.timeline.sequences()[instance.seen.back().sequence].member;
-  return last == member ? kNoMember : last;
-}
-
-/// The number of judged instances of the stalls' communicators.
-int64_t instances_of(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
-  std::set<uint32_t> communicators;
-  for (const Stall* stall : stalls) {
-    communicators.insert(stall->group);
-  }
-  int64_t instances = 0;
-  for (const uint32_t communicator : communicators) {
-    instances += count_judged(context.timeline, communicator);
-  }
-  return instances;
-}
-
 /// The stalls caused by work that is typical of rank 0 and rare: the stalls with most of its lateness, if they are few
 /// and it computes in them. All stalls if they are few altogether; none if there is no such work.
 std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, const CauseGroup& group) {
   if (context.cluster.member(group.location.culprit).rank != 0) {
     return {};
   }
-  std::vector<const Stall*> most = group.stalls;
-  std::ranges::stable_sort(most, std::greater{}, &Stall::lost_ns);
-  const int64_t instances = instances_of(context, group.stalls);
-  if (share_of(group.instances, instances) > kRareShare) {
-    const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
-    int64_t held_ns = 0;
-    size_t count = 0;
-    while (count < most.size() && held_ns < enough) {
-      held_ns += most[count++]->lost_ns;
-    }
-    most.resize(count);
-  }
+  const int64_t steps = steps_of(context, group);
+  const bool pauses = is_rare_pause(context, group);
+  const bool few = share_of(group.instances, steps) <= kRareShare;
+  const std::vector<const Stall*> most = few || pauses ? group.stalls : longest_stalls(group);
   Spent spent;
   for (const Stall* stall : most) {
     const Spent one = spent_in(context, *stall);
@@ -138,7 +75,7 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
     spent.disk_ns += one.disk_ns;
   }
   const bool known = spent.on_cpu_ns > 0 || most.size() == group.stalls.size();
-  return known && spent.computing() && share_of(static_cast<int64_t>(most.size()), instances) <= kRareShare
+  return known && spent.computing() && (pauses || share_of(static_cast<int64_t>(most.size()), steps) <= kRareShare)
              ? most
              : std::vector<const Stall*>();
 }
@@ -185,27 +122,8 @@ CauseGroup take_out_rare_work(const AnalysisContext& context, CauseGroup& group)
   return rare;
 }
 
-/// The rank was inside `call` for most of the stall: if it only waited there, for another rank or for ranks that were
-/// not recorded, it is not to blame.
-void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere& call, Hypothesis& hypothesis) {
-  const MemberIndex member = hypothesis.location.culprit;
-  const MemberIndex first = start_of_chain(context, call, member, stall.examined());
-  const CallSequence& sequence = context.timeline.sequences()[call.sequence];
-  const std::string_view op = display_name(context.timeline.signature(sequence.call_at(call.number)->signature).op);
-  const std::string text = fmt::format("inside {} on communicator {}", op, format_hash(sequence.hash));
-  if (first != kNoMember) {
-    hypothesis.dismissed = true;
-    hypothesis.why += fmt::format("; it waited {}, for {}", text, short_name(context.cluster, first));
-  } else if (!context.timeline.groups()[sequence.group].all_took_part) {
-    hypothesis.applies = false;
-    hypothesis.why += fmt::format("; it was {}, of which the calls of some ranks are not known", text);
-  }
-  hypothesis.counters.at(Counted::kElsewhere, fmt::format("{} was {}", short_name(context.cluster, member), text)) = {
-      1, call.inside_ns, {}};
-}
-
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.part() != StallPart::kLate || stall.suspects.size() != 1) {
+  if (stall.part() != StallPart::kLate || stall.suspects.size() != 1 || stall.on_device()) {
     return;
   }
   const MemberIndex member = stall.suspects[0];
@@ -222,7 +140,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const Interval window = stall.examined();
   const Spent spent = spent_in(context, stall);
   const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);
-  const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, true);
+  const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, Competitors::kOutsideJob);
   const WaitShare stopped = context.evidence.share(member, WaitKind::kStopped, window);
   // Ranks that share cores take longer for the same work: a rank with clearly more work is late because of it. Where
   // that work alone would be worth a finding, the waits for the job's own processes in between are part of it.
@@ -243,68 +161,6 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     follow(context, stall, call, hypothesis);
   }
   out.push_back(std::move(hypothesis));
-}
-
-/// Ranks of the judged job attempt.
-int64_t ranks_of(const AnalysisContext& context) {
-  return std::ranges::count_if(context.cluster.members(),
-                               [&](const Member& member) { return context.concerns(member); });
-}
-
-/// A stall of any rank, as a sample of a random variable: `excess_ns` is the part of it that is the examined rank's
-/// (all or nothing) less the part that is any rank's if all are last equally often.
-struct LatenessSample {
-  int64_t from_ns = 0;
-  double lost_ns = 0;
-  double excess_ns = 0;
-};
-
-/// Twice the covariance of samples that are next to each other: the collectives of one step are late for one reason.
-/// What the rank has of all stalls of that time, because it is late all the time, is no covariance.
-double covariance(const std::vector<LatenessSample>& samples) {
-  std::vector<double> lost(samples.size() + 1);
-  std::vector<double> excess(samples.size() + 1);
-  for (size_t i = 0; i < samples.size(); ++i) {
-    lost[i + 1] = lost[i] + samples[i].lost_ns;
-    excess[i + 1] = excess[i] + samples[i].excess_ns;
-  }
-  const auto scatter = [&](size_t i) {
-    const size_t from = i - std::min(i, kLateAround);
-    const size_t to = std::min(samples.size(), i + kLateAround + 1);
-    const double around = lost[to] - lost[from];
-    return around <= 0 ? 0 : samples[i].excess_ns - samples[i].lost_ns * (excess[to] - excess[from]) / around;
-  };
-  double sum = 0;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    for (size_t apart = 1; apart <= kLateRun && i + apart < samples.size(); ++apart) {
-      const double weight = 1 - static_cast<double>(apart) / static_cast<double>(kLateRun + 1);
-      sum += 2 * weight * scatter(i) * scatter(i + apart);
-    }
-  }
-  return sum;
-}
-
-/// How far the group's part of all lateness exceeds the part that chance gives one rank, in standard deviations.
-double deviations(const AnalysisContext& context, const CauseGroup& group, const std::vector<CauseGroup>& all) {
-  const auto ranks = static_cast<double>(std::max<int64_t>(2, ranks_of(context)));
-  std::vector<LatenessSample> samples;
-  double excess_ns = 0;
-  double squares = 0;
-  for (const CauseGroup& other : all) {
-    for (const Stall* stall : other.stalls) {
-      const auto lost_ns = static_cast<double>(stall->lost_ns);
-      const double excess = lost_ns * ((&other == &group ? 1 : 0) - 1 / ranks);
-      samples.push_back({stall->window.from_ns, lost_ns, excess});
-      excess_ns += excess;
-      squares += lost_ns * lost_ns;
-    }
-  }
-  if (squares <= 0) {
-    return 0;
-  }
-  std::ranges::sort(samples, {}, &LatenessSample::from_ns);
-  const double independent = squares * (1 - 1 / ranks) / ranks;
-  return excess_ns / std::sqrt(independent + std::max(0.0, covariance(samples)));
 }
 
 int64_t computed_ns(const AnalysisContext& context, MemberIndex member, const IntervalSet& times) {
@@ -368,20 +224,11 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   }
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
   std::vector<CauseGroup> settled = without_settling(context, groups);
-  std::vector<int64_t> lost_ns;
-  std::ranges::transform(settled, std::back_inserter(lost_ns), [](const CauseGroup& g) { return g.lost.total_ns(); });
-  const int64_t total_ns = std::accumulate(lost_ns.begin(), lost_ns.end(), int64_t{0});
-  const int64_t ranks = ranks_of(context);
+  const std::vector<bool> by_chance = late_by_chance(context, settled);
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
-    int64_t runner_up_ns = 0;
-    for (size_t j = 0; ranks > 2 && j < groups.size(); ++j) {
-      runner_up_ns = j == i ? runner_up_ns : std::max(runner_up_ns, lost_ns[j]);
-    }
-    const bool by_chance = share_of(lost_ns[i], total_ns - runner_up_ns) < kLateDominance ||
-                           deviations(context, settled[i], settled) < kLateDeviations;
     const bool each_is_short = settled[i].longest_ns < kLateRankGate.single_ns;
-    drop[i] = (each_is_short && (by_chance || computed_no_more(context, groups[i]))) ||
+    drop[i] = (each_is_short && (by_chance[i] || computed_no_more(context, groups[i]))) ||
               is_settling(context, groups[i], kLateRankGate);
   }
   for (size_t i = 0; i < groups.size(); ++i) {
@@ -391,16 +238,20 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   }
   size_t index = 0;
   std::erase_if(groups, [&](const CauseGroup&) { return drop[index++]; });
+  for (CauseGroup& group : groups) {
+    group.rare = is_rare_pause(context, group);
+  }
   std::ranges::move(notes, std::back_inserter(groups));
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
+  describe_pauses(context, group, finding);
   if (describe_late_by_arrival(context, group, finding)) {
     return;
   }
   const Spent spent = spent_by(group);
   const std::string_view doing = spent.text();
-  const std::string elsewhere = group.counters.longest_detail(Counted::kElsewhere);
+  const std::string elsewhere = elsewhere_text(group);
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
                                 capitalised(context.cluster.describe(group.location.culprit)), doing, cost_text(group));
   finding.evidence.push_back(
@@ -412,7 +263,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        {}});
   if (!elsewhere.empty()) {
     finding.evidence.push_back(
-        {"collective", group.counters.sum(Counted::kElsewhere).count, fmt::format("in that time {}", elsewhere), {}});
+        {"collective", elsewhere_counter(group).count, fmt::format("in that time {}", elsewhere), {}});
   }
   finding.remedy =
       spent.computing()
@@ -434,6 +285,7 @@ extern const CauseRule kLateRankRule{.cause = Cause::kLateRank,
                                      .judge = judge,
                                      .refine = refine,
                                      .describe = describe,
+                                     .python_location_in_summary = true,
                                      .hints = {.memory = true}};
 
 }  // namespace stalltrace::analysis

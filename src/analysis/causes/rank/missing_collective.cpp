@@ -132,6 +132,7 @@ extern const CauseRule kMissingCollectiveRule{
     .judge = judge,
     .may_end = may_end,
     .describe = describe,
+    .python_location_in_summary = true,
     .hints = {.memory = true},
     .needs_absence_of = {EvidenceKind::kProcessExits, EvidenceKind::kThreadWaits}};
 

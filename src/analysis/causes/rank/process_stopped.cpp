@@ -49,6 +49,7 @@ extern const CauseRule kProcessStoppedRule{.cause = Cause::kProcessStopped,
                                            .gate = kProcessStoppedGate,
                                            .needs = "no rank in question was stopped",
                                            .judge = judge,
-                                           .describe = describe};
+                                           .describe = describe,
+                                           .python_location_in_summary = true};
 
 }  // namespace stalltrace::analysis

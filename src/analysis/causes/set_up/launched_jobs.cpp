@@ -16,6 +16,7 @@
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
+#include "model/events/loss_sources.h"
 #include "model/evidence_kind.h"
 
 namespace stalltrace::analysis {
@@ -76,14 +77,11 @@ bool lost_calls(const Node& node, const std::vector<Loss>& losses) {
   return std::ranges::find(missing, EvidenceKind::kCalls) != missing.end() ||
          std::ranges::find(missing, EvidenceKind::kProcessExits) != missing.end() ||
          std::ranges::any_of(losses, [&](const Loss& loss) {
-           return loss.node_id == node.node_id && loss.count > 0 &&
-                  (loss.source.starts_with("pruned:") || loss.source.starts_with("store:") ||
-                   loss.source.starts_with("share:process") || loss.source.starts_with("share:communicator") ||
-                   loss.source.starts_with("share:sequence") || loss.source.find("collective") != std::string::npos);
+           return loss.node_id == node.node_id && loss.count > 0 && may_lose_calls(loss.source);
          });
 }
 
-bool leaves_out_libraries(const Loss& loss) { return loss.count > 0 && loss.source.starts_with("library:"); }
+bool leaves_out_processes(const Loss& loss) { return loss.count > 0 && may_lose_processes(loss.source); }
 
 class Builder {
  public:
@@ -102,7 +100,7 @@ class Builder {
         lossy_.insert(node.node_id);
       }
     }
-    processes_left_out_ = std::ranges::any_of(losses, leaves_out_libraries);
+    processes_left_out_ = std::ranges::any_of(losses, leaves_out_processes);
   }
 
   std::vector<LaunchedJob> build() {

@@ -54,7 +54,7 @@ bool keeps_apart(const JobSetUp& set_up, const Difference& difference) {
   return std::ranges::all_of(rare, lost) || (difference.name == "MASTER_PORT" && rare.front()->rank == 0 && others_try);
 }
 
-/// The ranks were given different places to meet, or different numbers of ranks.
+/// The ranks were given different addresses to meet at, or different numbers of ranks.
 std::optional<Failure> variables_differ(const JobSetUp& set_up) {
   for (const Difference& difference : differences(set_up.job())) {
     const bool meeting =

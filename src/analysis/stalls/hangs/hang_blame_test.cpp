@@ -47,7 +47,7 @@ TEST(CallSites, AreReportedOfTheCallsOfAHang) {
   source.accept(Stack{9, "ncclAllReduce (libnccl.so.2)\nevaluate+0x40 (train)"});
   const Report report = report_of(source);
   expect(report, Cause::kMismatchedCollective, 1);
-  EXPECT_EQ(count_of_kind(report.findings[0], "stack"), 2) << "one line for each place";
+  EXPECT_EQ(count_of_kind(report.findings[0], "stack"), 2) << "one line for each location";
   expect_golden_text("mismatched_collective with call sites", report.findings[0]);
 }
 

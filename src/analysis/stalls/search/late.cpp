@@ -48,6 +48,65 @@ int64_t others_here_ns(const Instance& instance) {
   return others_ns - instance.waits_from_ns <= kStallFloorNs ? others_ns : instance.waits_from_ns;
 }
 
+/// How much later the last rank's CPU called than the middle one of the others.
+int64_t called_late_ns(const Instance& instance) {
+  std::vector<int64_t> others;
+  for (size_t i = 0; i + 1 < instance.seen.size(); ++i) {
+    others.push_back(instance.seen[i].called_ns);
+  }
+  if (others.empty()) {
+    return 0;
+  }
+  const auto middle = others.begin() + static_cast<int64_t>((others.size() - 1) / 2);
+  std::ranges::nth_element(others, middle);
+  return instance.seen.back().called_ns - *middle;
+}
+
+/// Devices came late, and the last one's CPU is not the reason: it had called when the others had.
+bool late_on_device(const Instance& instance) {
+  return instance.by_device &&
+         static_cast<double>(called_late_ns(instance)) < kCoverage * static_cast<double>(instance.late_ns());
+}
+
+/// In each collective of a step the others wait for a slow device for a few milliseconds. Shorter waits are the scatter
+/// of healthy kernels.
+constexpr int64_t kDeviceWaitNs = kNsPerMs;
+
+/// How long the others waited for the last device, without what clocks may be off.
+int64_t behind_ns(const SearchState& search, const Instance& instance) {
+  const int64_t waited_ns = instance.last_arrival_ns - instance.seen[instance.seen.size() - 2].arrival_ns;
+  return waited_ns - clock_error_ns(search, instance).value_or(waited_ns);
+}
+
+/// Adds a wait that is no stall by itself to those before it, which together become one.
+void add_to_run(SearchState& search, const Instance& instance) {
+  if (!late_on_device(instance) || search.timeline.groups()[instance.group].point_to_point) {
+    return;
+  }
+  const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
+  const int64_t waited_ns = behind_ns(search, instance);
+  if (waited_ns <= kDeviceWaitNs) {
+    return;
+  }
+  SearchState::DeviceRun& run = search.device_run;
+  if (run.group != instance.group || run.rank != last.member) {
+    run = {instance.group, last.member, instance.last_arrival_ns - waited_ns, 0};
+  }
+  run.waited_ns += waited_ns;
+  if (run.waited_ns <= kStallFloorNs) {
+    return;
+  }
+  Verdict verdict{.part = StallPart::kLate, .reason = VerdictReason::kTooLong, .value_ns = run.waited_ns};
+  verdict.limit_ns = kStallFloorNs;
+  verdict.window = {run.from_ns, instance.last_arrival_ns};
+  Stall stall = begin_stall(search, instance, verdict);
+  stall.lost_ns = std::min(run.waited_ns, stall.window.length());
+  stall.suspects = {last.member};
+  stall.kind = LateArrival{last.member, last.tid, true};
+  run = {};
+  keep(search, std::move(stall));
+}
+
 /// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
 bool anybody_waited(const SearchState& search, const Instance& instance) {
   if (synchronises(search.timeline.signature(instance.signature).op)) {
@@ -114,6 +173,7 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     decline(search, instance, verdict);
   };
   if (late_ns <= limit_ns) {
+    add_to_run(search, instance);
     return declined(reason_below(pair, late_ns));
   }
   if (is_warming_up(search.timeline.groups()[instance.group], instance.number)) {
@@ -122,11 +182,16 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
       return declined(VerdictReason::kWarmingUp);
     }
   }
-  if (!comparable(search, instance)) {
+  if (!comparable(search, instance) || late_ns - clock_error_ns(search, instance).value_or(late_ns) <= limit_ns) {
+    add_to_run(search, instance);
     return declined(VerdictReason::kClockUncertain);
   }
   if (!anybody_waited(search, instance)) {
     return declined(VerdictReason::kNobodyWaited);
+  }
+  const bool on_device = late_on_device(instance);
+  if (on_device && pair != nullptr) {
+    return declined(VerdictReason::kPairUsual);
   }
   const std::optional<StepLoss> step = search.baselines.step_loss(search.timeline, instance);
   if (const std::optional<VerdictReason> reason = reason_in_batch(search, instance, step)) {
@@ -150,8 +215,12 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     stall.step = BatchLoss{.calls = step->step.calls, .took_ns = step->step.period_ns, .usual_ns = step->usual_ns};
   }
   stall.lost_ns = stall.window.length();
+  if (instance.by_device && !on_device) {  // the same time, where its CPU lost it
+    const int64_t earlier_ns = stall.window.to_ns - std::min(stall.window.to_ns, instance.seen.back().called_ns);
+    stall.window = {stall.window.from_ns - earlier_ns, stall.window.to_ns - earlier_ns};
+  }
   stall.suspects = {last.member};
-  stall.kind = LateArrival{last.member, last.tid};
+  stall.kind = LateArrival{last.member, last.tid, on_device};
   keep(search, std::move(stall));
 }
 

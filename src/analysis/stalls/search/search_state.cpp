@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <csignal>
+#include <functional>
+#include <map>
 #include <tuple>
 
 #include "analysis/stalls/search/late.h"
@@ -61,6 +63,40 @@ Stall begin_stall(const SearchState& search, const Instance& instance, const Ver
     stall.members.push_back(search.timeline.sequences()[seen.sequence].member);
   }
   return stall;
+}
+
+std::optional<int64_t> clock_error_ns(const SearchState& search, const Instance& instance) {
+  const Clock& clock = search.cluster.clock();
+  if (clock.hosts() < 2) {
+    return 0;
+  }
+  std::map<size_t, int64_t> errors;
+  for (const Arrival& seen : instance.seen) {
+    const NodeId node = search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
+    const std::optional<int64_t> error_ns = clock.error_ns(node);
+    if (!error_ns) {
+      return std::nullopt;
+    }
+    errors[clock.host(node)] = *error_ns;
+  }
+  std::vector<int64_t> largest;
+  for (const auto& [host, error_ns] : errors) {
+    largest.push_back(error_ns);
+  }
+  std::ranges::sort(largest, std::greater{});
+  return largest.size() < 2 ? 0 : largest[0] + largest[1];
+}
+
+int64_t certain_transfer_ns(const SearchState& search, const Instance& instance) {
+  const std::optional<int64_t> error_ns = clock_error_ns(search, instance);
+  if (error_ns == 0) {
+    return instance.transfer_ns();
+  }
+  int64_t stay_ns = instance.transfer_ns();
+  for (const Arrival& seen : instance.seen) {
+    stay_ns = std::min(stay_ns, seen.end_ns - seen.arrival_ns);
+  }
+  return std::max(stay_ns, error_ns ? instance.transfer_ns() - *error_ns : 0);
 }
 
 void keep(SearchState& search, Stall stall) {

@@ -28,6 +28,14 @@ struct SearchState {
   std::vector<std::vector<Interval>> waited;  // by member: when it waited for a late or missing rank, or was that rank
   std::vector<IntervalSet> waited_sets;       // the same as sets, once all late and missing ranks are known
   std::vector<InstanceId> transfers;          // judged after all late and missing ranks; may hold an instance twice
+  /// Short waits for one device, one after the other on one communicator, that are no stall each.
+  struct DeviceRun {
+    uint32_t group = 0;
+    MemberIndex rank = kNoMember;
+    int64_t from_ns = 0;
+    int64_t waited_ns = 0;
+  };
+  DeviceRun device_run;
   StallSearch result;
 };
 
@@ -46,6 +54,12 @@ inline void decline(SearchState& search, const Instance& instance, const Verdict
     decline_watched(search, instance, verdict);
   }
 }
+
+/// How far the order of events on the hosts of these ranks may be off; 0 on one host, none where nothing bounds it.
+std::optional<int64_t> clock_error_ns(const SearchState& search, const Instance& instance);
+/// At least how long the transfer of an instance that ended took, whatever the clocks of its hosts show: no shorter
+/// than the shortest stay of any rank by its own clock, since each of them was there for all of its transfer.
+int64_t certain_transfer_ns(const SearchState& search, const Instance& instance);
 
 /// Keeps only the most expensive stalls if there are too many to examine.
 void bound_stalls(SearchState& search);

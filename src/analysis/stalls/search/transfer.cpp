@@ -13,7 +13,7 @@ bool hangs(const SearchState& search, const Instance& instance) {
 
 /// The last time at which a rank was observed inside, even if others ended it.
 int64_t open_to_ns(const SearchState& search, const Instance& instance) {
-  int64_t to_ns = instance.transfer_from_ns;
+  int64_t to_ns = instance.last_arrival_ns;
   for (const Arrival& seen : instance.seen) {
     if (seen.open) {
       const int64_t observed_ns = search.timeline.sequences()[seen.sequence].observed_to_ns();
@@ -26,7 +26,7 @@ int64_t open_to_ns(const SearchState& search, const Instance& instance) {
 Verdict verdict_on(const SearchState& search, const Instance& instance) {
   Verdict verdict{.part = StallPart::kTransfer};
   const bool ended = instance.completed();
-  verdict.window = {instance.transfer_from_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
+  verdict.window = {instance.last_arrival_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
   verdict.value_ns = verdict.window.length();
   const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
   verdict.limit_ns =
@@ -114,12 +114,12 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
     return hang;
   }
   const int64_t limit_ns = search.baselines.transfer(search.timeline, instance).limit_ns;
-  const bool too_long = instance.transfer_ns() > limit_ns;
+  const bool too_long = instance.transfer_ns() > limit_ns && certain_transfer_ns(search, instance) > limit_ns;
   if (instance.batch == BatchPart::kInside) {
     Verdict verdict{.part = StallPart::kTransfer, .reason = VerdictReason::kInBatch};
     verdict.value_ns = instance.transfer_ns();
     verdict.limit_ns = limit_ns;
-    verdict.window = {instance.transfer_from_ns, instance.completion_ns};
+    verdict.window = {instance.last_arrival_ns, instance.completion_ns};
     decline(search, instance, verdict);
     return false;
   }
@@ -129,7 +129,7 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
   }
   Verdict verdict{.part = StallPart::kTransfer, .value_ns = instance.transfer_ns(), .limit_ns = limit_ns};
   verdict.reason = too_long ? VerdictReason::kWarmingUp : VerdictReason::kBelowLimit;
-  verdict.window = {instance.transfer_from_ns, instance.completion_ns};
+  verdict.window = {instance.last_arrival_ns, instance.completion_ns};
   verdict.limit_ns = too_long ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
   decline(search, instance, verdict);
   return false;
@@ -162,7 +162,15 @@ void judge_transfer(SearchState& search, const Instance& instance) {
   if (hang && !blamed.ended_job && !long_enough) {
     return declined(VerdictReason::kBelowLimit);
   }
+  const int64_t patience_ns = kLongestCallsToHang * search.baselines.longest_call_ns(instance.group);
+  if (hang && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote && verdict.value_ns < patience_ns) {
+    verdict.limit_ns = std::max(kHangNs, patience_ns);
+    return declined(VerdictReason::kMayStillCome);
+  }
   Stall stall = begin_stall(search, instance, verdict);
+  if (!open) {
+    stall.window.from_ns = stall.window.to_ns - certain_transfer_ns(search, instance);
+  }
   // If one synchronisation completes a batch, waiting for a late rank looks like a long transfer.
   std::vector<Interval> elsewhere;
   for (const MemberIndex member : stall.members) {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::capture {
 namespace {

@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "model/events/users_loss.h"
+#include "model/events/loss_sources.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::capture {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happened in a simulated job, in true time: before clocks, tracers and their limits. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "lab/simulation/thread_states.h"
+#include "model/events.h"
+
+namespace stalltrace::simulation {
+
+inline constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
+/// Later than all else: the end of what hangs.
+inline constexpr int64_t kNever = INT64_MAX / 4;
+
+/// One call of one rank.
+struct Call {
+  int group = 0;
+  Operation op = Operation::kAllReduce;
+  int place = 0;  // of the rank in the group
+  int peer = -1;  // of a Send or Recv: its place
+  int64_t number = 0;
+  int64_t count = 0;
+  int64_t arrival_ns = 0;
+  int64_t kernel_ns = 0;       // the device begins it
+  int64_t end_ns = kNever;     // its own
+  int64_t sync_ns = kNever;    // the CPU learns of it
+  uint64_t library_group = 0;  // ncclGroupStart to ncclGroupEnd
+};
+
+/// Data that went from one rank to another on another node.
+struct Flow {
+  int src = 0;
+  int dst = 0;
+  int group = 0;
+  int64_t from_ns = 0;
+  int64_t to_ns = 0;
+  int64_t bytes = 0;
+  double busy = 1;  // the share of that time in which the sender had something to send
+};
+
+/// What the sender's kernel does beside sending.
+struct FlowEvent {
+  int src = 0;
+  int dst = 0;
+  int group = 0;
+  int64_t time_ns = 0;
+  bool retransmit = false;  // else a change to `state`
+  int state = 0;            // 0 open, 1 disorder, 3 recovery, 4 loss
+};
+
+struct RankHistory {
+  int32_t pid = 0;
+  int64_t started_ns = 0;
+  std::vector<Call> calls;
+  ThreadStates main;
+  ThreadStates progress;
+  std::optional<int64_t> exit_ns;
+  int exit_code = 0;
+  int exit_signal = 0;
+  bool stuck = false;   // in a wait that never ends
+  int64_t last_ns = 0;  // the last time at which it did anything
+  int64_t steps = 0;    // that it finished
+};
+
+/// The processes between two starts of the job.
+struct Attempt {
+  std::vector<RankHistory> ranks;
+  std::vector<Flow> flows;
+  std::vector<FlowEvent> flow_events;
+};
+
+/// [from_ns, to_ns) in which a fault was in effect.
+struct Effect {
+  size_t fault = 0;  // index in JobOptions::faults
+  int64_t from_ns = 0;
+  int64_t to_ns = 0;
+};
+
+struct History {
+  std::vector<Attempt> attempts;
+  std::vector<Effect> effects;
+  int64_t first_step_ns = 0;
+  int64_t ended_ns = 0;  // of the job; of one that hangs: of its progress
+  bool hung = false;
+};
+
+}  // namespace stalltrace::simulation

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Healthy jobs of all shapes give no finding above `waiting`, however they are recorded; bench/accuracy does the same
+// with more of them, and larger ones.
+#include <gtest/gtest.h>
+
+#include "analysis/testing/golden_text.h"
+#include "analysis/testing/small_job.h"
+#include "lab/simulation/draw.h"
+#include "lab/simulation/job.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+using simulation::FaultKind;
+
+Report report_of(const simulation::JobOptions& options) {
+  MemorySource source;
+  simulation::Job(options).record_all(source);
+  return small_job::report_of(source);
+}
+
+TEST(SimulatedJobs, HealthGivesNothing) {
+  const simulation::DrawLimits limits{.fewest_ranks = 8, .most_ranks = 8, .fewest_steps = 24, .most_steps = 30};
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    const simulation::JobOptions options = simulation::draw_healthy(seed, limits);
+    for (const Finding& finding : report_of(options).findings) {
+      EXPECT_EQ(finding.severity, Severity::kWaiting)
+          << "seed " << seed << ", " << options.shape << ": " << finding.summary;
+    }
+  }
+}
+
+/// The only finding of a small job with one fault. Ends are the plugin's; CPUs are ahead of their devices.
+Finding finding_of(const simulation::Fault& fault) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
+  options.faults = {fault};
+  const Report report = report_of(options);
+  EXPECT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+  return report.findings.empty() ? Finding{} : report.findings[0];
+}
+
+constexpr double kCostMs = 30 * 80;
+
+TEST(SimulatedJobs, ACpuThatIsLateInEachStepIsALateRank) {
+  const Finding finding = finding_of({.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10});
+  small_job::expect_culprit(finding, Cause::kLateRank, 5);
+  EXPECT_NEAR(finding.stall_ms, kCostMs, 0.2 * kCostMs);
+}
+
+/// It costs a few milliseconds in each collective of a step.
+TEST(SimulatedJobs, ADeviceThatNeedsLongerInEachStepIsASlowDevice) {
+  const Finding finding = finding_of({.kind = FaultKind::kSlowDevice, .rank = 5, .ms = 80, .from = 10});
+  small_job::expect_culprit(finding, Cause::kSlowDevice, 5);
+  EXPECT_NEAR(finding.stall_ms, kCostMs, 0.35 * kCostMs) << "each device scatters";
+  expect_golden_text("slow_device", finding);
+}
+
+TEST(SimulatedJobs, ADeviceThatIsFarBehindOnceIsASlowDevice) {
+  const Finding finding = finding_of({.kind = FaultKind::kSlowDevice, .rank = 1, .ms = 150'000, .from = 10, .to = 11});
+  small_job::expect_culprit(finding, Cause::kSlowDevice, 1);
+  EXPECT_NEAR(finding.stall_ms, 150'000, 5'000);
+}
+
+/// What the GPUs say of their kernels takes the queue out of a transfer, and nothing else.
+TEST(SimulatedJobs, ASlowTransferIsFoundWhereCpusRunAhead) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 24, .launch_ms = 0.2, .plugin = true};
+  options.tcp = false;
+  options.faults = {{.kind = FaultKind::kSlowLink, .rank = 5, .factor = 100, .from = 15, .to = 16}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+  EXPECT_FALSE(report.findings[0].culprit.has_value());
+  EXPECT_GT(report.findings[0].stall_ms, 3'000);
+}
+
+/// CPUs are far ahead: what they do bounds the clocks of two hosts loosely, what their devices do tightly.
+TEST(SimulatedJobs, DevicesShowWhatTimeItIs) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 40, .launch_ms = 0.2, .plugin = true};
+  options.clock_error_ms = 40;
+  options.faults = {{.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
+}
+
+/// After each pause the rank's device has nothing queued, and is behind for the rest of the step.
+TEST(SimulatedJobs, AFewPausesOfARankAreNotKnownToBeAFault) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
+  options.pauses = {{.by = simulation::Pause::By::kLast, .every = 15, .seconds = 5, .computes = false}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  small_job::expect_culprit(report.findings[0], Cause::kLateRank, 7);
+  EXPECT_EQ(report.findings[0].severity, Severity::kWaiting);
+}
+
+TEST(SimulatedJobs, ARankThatEvaluatedWhenAnotherDiedIsNotAccused) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .launcher_s = 3};
+  options.pauses = {{.by = simulation::Pause::By::kLast, .every = 20, .seconds = 8}};
+  options.faults = {{.kind = FaultKind::kDeadRank, .rank = 2, .from = 20}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_FALSE(report.findings.empty());
+  for (const Finding& finding : report.findings) {
+    if (finding.severity != Severity::kWaiting) {
+      small_job::expect_culprit(finding, Cause::kDeadRank, 2);
+    }
+  }
+}
+
+/// All ranks have called the first collective of a step; their devices will come to it in seconds.
+TEST(SimulatedJobs, DevicesThatAreBusyDoNotHang) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 12, .micro_batches = 8, .plugin = true};
+  options.forward_ms = 400;
+  options.backward_ms = 800;
+  for (const double share : {0.5, 0.52, 0.54, 0.56, 0.58}) {
+    options.cut_share = share;
+    const Report report = report_of(options);
+    EXPECT_TRUE(report.findings.empty()) << share << "\n" << small_job::reported(report);
+  }
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

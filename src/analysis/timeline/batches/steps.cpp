@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/batches/steps.h"
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+namespace stalltrace::analysis {
+namespace {
+
+struct CallToken {
+  int64_t arrival_ns = 0;
+  uint64_t what = 0;
+  auto operator<=>(const CallToken&) const = default;
+};
+
+void add(const CallSequence& sequence, const Call& call, std::vector<CallToken>& out) {
+  if (call.present) {
+    const uint64_t what = uint64_t{sequence.group} << 17 | uint64_t{call.signature} << 1 | (sequence.receives ? 1 : 0);
+    out.push_back({call.arrival_ns, what});
+  }
+}
+
+/// The smallest period of the whole text, by the failure function of Knuth, Morris and Pratt; its length if it has
+/// none.
+size_t period_of(std::span<const CallToken> text) {
+  std::vector<size_t> border(text.size());
+  size_t length = 0;
+  for (size_t i = 1; i < text.size(); ++i) {
+    while (length > 0 && text[i].what != text[length].what) {
+      length = border[length - 1];
+    }
+    length += text[i].what == text[length].what ? 1 : 0;
+    border[i] = length;
+  }
+  return text.empty() ? 0 : text.size() - border.back();
+}
+
+}  // namespace
+
+std::optional<int64_t> calls_in_step(const Timeline& timeline, MemberIndex member) {
+  constexpr size_t kRepeats = 3;
+  std::vector<CallToken> newest;
+  for (const uint32_t index : timeline.sequences_of(member)) {
+    const CallSequence& sequence = timeline.sequences()[index];
+    const size_t taken = std::min(sequence.calls.size(), kCallsOfSteps);
+    for (const Call& call : std::span(sequence.calls).last(taken)) {
+      add(sequence, call, newest);
+    }
+  }
+  std::ranges::sort(newest);
+  // An evaluation among them is no step: then the calls since then may repeat.
+  for (size_t length = std::min(newest.size(), kCallsOfSteps); length >= kRepeats; length /= 2) {
+    const size_t period = period_of(std::span(newest).last(length));
+    if (kRepeats * period <= length) {
+      return static_cast<int64_t>(period);
+    }
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+std::optional<int64_t> find_settled_ns(const Timeline& timeline, MemberIndex member) {
+  const std::optional<int64_t> calls = calls_in_step(timeline, member);
+  if (!calls) {
+    return std::nullopt;
+  }
+  const auto settling = static_cast<size_t>(kSettlingSteps * *calls);
+  std::vector<CallToken> first;
+  for (const uint32_t index : timeline.sequences_of(member)) {
+    const CallSequence& sequence = timeline.sequences()[index];
+    if (sequence.first_number() > 0 || timeline.groups()[sequence.group].hash == 0) {
+      return std::nullopt;
+    }
+    const size_t taken = std::min(sequence.calls.size(), settling + 1);
+    for (const Call& call : std::span(sequence.calls).first(taken)) {
+      add(sequence, call, first);
+    }
+  }
+  std::ranges::sort(first);
+  return first.size() > settling ? std::optional(first[settling].arrival_ns) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int64_t> Settling::settled_ns(MemberIndex member) const {
+  const auto [place, is_new] = known_.try_emplace(member);
+  if (is_new) {
+    place->second = find_settled_ns(timeline_, member);
+  }
+  return place->second;
+}
+
+}  // namespace stalltrace::analysis

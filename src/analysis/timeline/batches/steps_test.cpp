@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/batches/steps.h"
+
+#include <gtest/gtest.h>
+
+#include "lab/simulation/job.h"
+#include "lab/simulation/shapes.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+struct Loaded {
+  Cluster cluster;
+  Timeline timeline;
+};
+
+Loaded load(std::string_view shape, int steps) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = steps, .warm_up_ms = 0, .plugin = true};
+  EXPECT_TRUE(simulation::apply_shape(shape, options).has_value());
+  MemorySource source;
+  simulation::Job(options).record_all(source);
+  Cluster cluster = *Cluster::load(source);
+  Timeline timeline = *Timeline::load(source, cluster);
+  return {std::move(cluster), std::move(timeline)};
+}
+
+TEST(Steps, AreWhatRepeats) {
+  const Loaded shards = load("fsdp", 12);
+  EXPECT_EQ(calls_in_step(shards.timeline, 0), 3 * 16) << "two AllGathers and a ReduceScatter of each unit";
+  const Loaded buckets = load("ddp", 12);
+  EXPECT_EQ(calls_in_step(buckets.timeline, 0), 1) << "equal buckets";
+  const Loaded experts = load("moe", 12);
+  // Two AllToAlls of each layer in both passes, its gradients, and the norm.
+  EXPECT_EQ(calls_in_step(experts.timeline, 0), 4 * 8 + 8 + 1);
+  const Loaded few = load("moe", 2);
+  EXPECT_NE(calls_in_step(few.timeline, 0), 4 * 8 + 8 + 1);
+}
+
+TEST(Steps, ShowWhenARankHasSettled) {
+  const Loaded loaded = load("fsdp", 12);
+  const Settling settling(loaded.timeline);
+  const std::optional<int64_t> settled_ns = settling.settled_ns(0);
+  ASSERT_TRUE(settled_ns.has_value());
+  const Interval span = loaded.timeline.span();
+  const double share = static_cast<double>(*settled_ns - span.from_ns) / static_cast<double>(span.length());
+  EXPECT_NEAR(share, static_cast<double>(kSettlingSteps) / 12, 0.08);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fleet/serving.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <thread>
+#include <utility>
+
+#include "base/files/disposable_folder.h"
+#include "cli/framework/confined_reading.h"
+#include "cli/framework/exit_code.h"
+#include "report/report_json.h"
+#include "serve/http/api.h"
+#include "serve/http/token.h"
+#include "serve/recordings.h"
+#include "store/recording_state.h"
+
+namespace stalltrace::cli {
+namespace {
+
+void wait_until_readable(int descriptor) {
+  pollfd one{.fd = descriptor, .events = POLLIN, .revents = 0};
+  while (::poll(&one, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+std::vector<Flag> Serving::flags() {
+  return {text_flag("--token-file", "FILE",
+                    "its first line is the token that requests need; without it STALLTRACE_TOKEN is", &token_file_),
+          text_flag("--tls-cert", "FILE", "a certificate in PEM, with those that signed it", &certificate_),
+          text_flag("--tls-key", "FILE", "its private key in PEM", &key_)};
+}
+
+Status Serving::prepare(const std::string& listen) {
+  ST_ASSIGN(where_, serve::parse_listen_address(listen));
+  ST_ASSIGN(options_.token, serve::load_token(token_file_));
+  if (!where_.loopback && options_.token.empty()) {
+    return fail(fmt::format("at {} everybody who reaches this host could ask", where_.address),
+                "give --token-file, or listen at 127.0.0.1", ErrorKind::kUsage);
+  }
+  if (certificate_.empty() != key_.empty()) {
+    return fail("a certificate and its key belong together", "give both --tls-cert and --tls-key", ErrorKind::kUsage);
+  }
+  if (!certificate_.empty()) {
+    ST_ASSIGN(options_.tls, serve::load_tls_identity(certificate_, key_));
+  } else if (!where_.loopback) {
+    ST_ASSIGN(options_.tls, serve::make_tls_identity());
+  }
+  ST_ASSIGN(listener_, serve::listen_at(where_));
+  return {};
+}
+
+std::vector<std::string> Serving::announcement() const {
+  std::vector<std::string> lines{fmt::format("serving at {}://{}", options_.tls ? "https" : "http",
+                                             serve::format_address(where_.address, listener_.port))};
+  if (options_.tls) {
+    lines.push_back(fmt::format("the certificate's fingerprint, for --tls-fingerprint: {}", options_.tls->fingerprint));
+  }
+  return lines;
+}
+
+Status Serving::serve(const std::vector<std::string>& files, Served which, int stop,
+                      const std::function<void(const std::string&)>& announce) {
+  ST_ASSIGN(const DisposableFolder copies, DisposableFolder::make("stalltrace-serve-"));
+  confine_to_reading(files, copies.path() + "/");
+  for (const std::string& file : files) {
+    if (which == Served::kRecordings) {
+      ST_TRY(store::check_recording(file));
+    }
+  }
+  const auto recordings = serve::recordings_in_files(files);
+  serve::Api api(*recordings, {.copies_folder = copies.path(), .report_to_json = report::report_to_json});
+  const auto answer = [&api](const serve::HttpRequest& request) { return api.answer(request); };
+  const std::vector<std::string> lines = announcement();
+  ST_ASSIGN(const auto server, serve::HttpServer::create(std::move(listener_.socket), answer, std::move(options_)));
+  std::ranges::for_each(lines, announce);
+  if (stop < 0) {
+    server->run(true);
+    // Nothing is open that would have to be finished: an answer that is being computed ends with us.
+    ::_exit(kExitDone);
+  }
+  const std::jthread stopper([&server, stop] {
+    wait_until_readable(stop);
+    server->stop();
+  });
+  server->run(false);
+  return {};
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `serve` and `trace --serve` share: where they listen, who may ask, and the server itself.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/handle.h"
+#include "base/result.h"
+#include "cli/framework/flag.h"
+#include "serve/http/listener.h"
+#include "serve/http/server.h"
+
+namespace stalltrace::cli {
+
+/// Whether the files have to be recordings at the start, or may become some later.
+enum class Served { kRecordings, kComing };
+
+class Serving {
+ public:
+  /// --token-file, --tls-cert and --tls-key.
+  [[nodiscard]] std::vector<Flag> flags();
+
+  /// Reads the token and the certificate, and binds the socket: with the rights that this process still has. Errors
+  /// (kUsage): beyond loopback without a token, half of a certificate.
+  [[nodiscard]] Status prepare(const std::string& listen);
+
+  /// Gives up all rights that reading `files` and answering do not need, then serves them: until SIGINT, SIGTERM or
+  /// SIGHUP, which end the process, or, where `stop` is not negative, until that descriptor is readable. To be called
+  /// once, before the first thread is started. Once it serves, `announce` gets lines for people: where, and the
+  /// certificate's fingerprint.
+  [[nodiscard]] Status serve(const std::vector<std::string>& files, Served which, int stop,
+                             const std::function<void(const std::string&)>& announce);
+
+ private:
+  std::string token_file_;
+  std::string certificate_;
+  std::string key_;
+
+  [[nodiscard]] std::vector<std::string> announcement() const;
+
+  serve::ListenAddress where_;
+  serve::Listener listener_;
+  serve::ServerOptions options_;
+};
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// `stalltrace lab simulate`: recordings of a job that never ran, of any shape and size.
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "base/files/own_folder.h"
+#include "cli/framework/exit_code.h"
+#include "cli/verbs/verbs.h"
+#include "lab/cluster/simulated/truth_of.h"
+#include "lab/simulation/job.h"
+#include "lab/simulation/shapes.h"
+#include "store/write/writer.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr int64_t kMostRanks = 16'384;
+/// Rows that the writer keeps until flush().
+constexpr size_t kRowsPerFlush = 20'000;
+
+/// Stores what it accepts, now and then.
+class FlushingSink final : public EventSink {
+ public:
+  explicit FlushingSink(store::RecordingWriter& writer) : writer_(writer) {}
+
+  void accept(Event event) override {
+    writer_.accept(std::move(event));
+    if (writer_.buffered() >= kRowsPerFlush && stored_) {
+      stored_ = writer_.flush();
+    }
+  }
+  [[nodiscard]] Status close() {
+    ST_TRY(stored_);
+    return writer_.close();
+  }
+
+ private:
+  store::RecordingWriter& writer_;
+  Status stored_;
+};
+
+double seconds(const std::optional<int64_t>& time_ns) {
+  return static_cast<double>(time_ns.value_or(0)) / static_cast<double>(kNsPerSecond);
+}
+
+class LabSimulateVerb final : public Subcommand {
+ public:
+  [[nodiscard]] VerbInfo info() const override {
+    return {.name = "lab simulate",
+            .summary = "write the recordings of a simulated job, of any shape and size",
+            .example = "stalltrace lab simulate --nodes 8 --fault late_rank:rank=5,ms=80 --out simulated",
+            .details =
+                "Leaves DIR/node0.db ... (what the agent of each node would have recorded) and truth.json (what\n"
+                "was wrong, where and when), for `stalltrace explain DIR/*.db`. Nothing runs, and no rights are\n"
+                "needed. The same words give the same recordings.\n"
+                "Shapes:\n" +
+                simulation::shape_help() + "Faults, as CAUSE:key=value,... with their keys:\n" +
+                simulation::fault_help()};
+  }
+  std::vector<Flag> flags() override {
+    return {
+        text_flag("--shape", "SHAPE", "what the job is, as listed below", &options_.shape),
+        integer_flag("--nodes", "N", "nodes, with a clock and a network interface each", 1, 4096, &nodes_),
+        integer_flag("--ranks-per-node", "N", "ranks of a node", 1, 64, &ranks_per_node_),
+        text_flag("--parallel", "SIZES", "tp=2,pp=2,dp=4: a mesh of tensor groups, stages and data groups", &parallel_),
+        integer_flag("--steps", "N", "training steps", 1, 1'000'000, &steps_),
+        texts_flag("--fault", "FAULT", "what is wrong, as listed below", &faults_),
+        integer_flag("--seed", "N", "draws all that is chance", 0, INT64_MAX, &seed_),
+        text_flag("--out", "DIR", "folder of the recordings; holds no earlier run", &out_dir_),
+        switch_flag("--plugin", "the ranks have loaded the profiler plugin", &options_.plugin),
+        duration_flag("--attach", "tracing begins so long after the first step (default: before the job)", &attach_ns_),
+        duration_flag("--cut", "tracing ends so long after the first step (default: after the job)", &cut_ns_),
+        duration_flag("--clock-error", "clocks of nodes are wrong by up to that, and drift", &clock_error_ns_),
+        switch_flag("--no-tcp", "the data between nodes do not go over TCP", &no_tcp_),
+        switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_)};
+  }
+  Result<int> run(Console& console) override {
+    ST_TRY(complete_options());
+    ST_ASSIGN(const OwnFolder folder, OwnFolder::claim(out_dir_, Readers::kOwner));
+    const simulation::Job job(options_);
+    for (int node = 0; node < options_.nodes; ++node) {
+      const std::string path = fmt::format("{}/{}.db", folder.path(), simulation::Job::node_name(node));
+      ST_ASSIGN(const std::unique_ptr<store::RecordingWriter> writer, store::RecordingWriter::create(path));
+      FlushingSink sink(*writer);
+      job.record(node, sink);
+      ST_TRY(sink.close());
+    }
+    ST_TRY(write_file(folder.path() + "/truth.json", lab::to_json(lab::truth_of(job))));
+    hand_over_folder(folder.path());
+    console.note(fmt::format("{} ranks on {} nodes, {} steps; to explain it: stalltrace explain {}/*.db",
+                             options_.ranks(), options_.nodes, options_.steps, out_dir_));
+    return kExitDone;
+  }
+
+ private:
+  Status complete_options() {
+    options_.nodes = static_cast<int>(nodes_);
+    options_.ranks_per_node = static_cast<int>(ranks_per_node_);
+    options_.steps = static_cast<int>(steps_);
+    options_.seed = static_cast<uint64_t>(seed_);
+    if (options_.ranks() > kMostRanks) {
+      return fail(fmt::format("{} ranks are too many", options_.ranks()), fmt::format("give up to {}", kMostRanks),
+                  ErrorKind::kUsage);
+    }
+    const std::string shape = parallel_.empty() ? options_.shape : "tp-pp-dp";
+    ST_TRY(simulation::apply_shape(shape, options_));
+    if (!parallel_.empty()) {
+      ST_TRY(simulation::apply_parallel(parallel_, options_));
+    }
+    options_.attach_s = seconds(attach_ns_);
+    options_.cut_s = seconds(cut_ns_);
+    options_.clock_error_ms = 1000 * seconds(clock_error_ns_);
+    options_.tcp = !no_tcp_;
+    options_.waits = !no_waits_;
+    for (const std::string& text : faults_) {
+      ST_ASSIGN(simulation::Fault fault, simulation::parse_fault(text, options_));
+      options_.faults.push_back(std::move(fault));
+    }
+    return {};
+  }
+
+  simulation::JobOptions options_;
+  int64_t nodes_ = 2;
+  int64_t ranks_per_node_ = 4;
+  int64_t steps_ = 60;
+  int64_t seed_ = 1;
+  std::string parallel_;
+  std::vector<std::string> faults_;
+  std::string out_dir_ = "stalltrace-simulated";
+  std::optional<int64_t> attach_ns_;
+  std::optional<int64_t> cut_ns_;
+  std::optional<int64_t> clock_error_ns_;
+  bool no_tcp_ = false;
+  bool no_waits_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Subcommand> make_lab_simulate_verb() { return std::make_unique<LabSimulateVerb>(); }
+
+}  // namespace stalltrace::cli
