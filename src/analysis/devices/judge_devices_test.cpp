@@ -6,10 +6,10 @@
 #include "analysis/devices/xid_catalogue.h"
 #include "analysis/explain.h"
 #include "analysis/testing/golden_text.h"
-#include "tests/support/golden_text.h"
 #include "base/clock.h"
 #include "model/events/imported_evidence.h"
 #include "model/memory_source.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"
 #include "model/memory_source.h"
@@ -42,9 +44,9 @@ TEST(StepsOfCalls, ShowWhenARankHasSettled) {
   const Settling settling(loaded.timeline);
   const std::optional<int64_t> settled_ns = settling.settled_ns(0);
   ASSERT_TRUE(settled_ns.has_value());
-  const Interval span = loaded.timeline.span();
-  const double share = static_cast<double>(*settled_ns - span.from_ns) / static_cast<double>(span.length());
-  EXPECT_NEAR(share, static_cast<double>(kSettlingSteps) / 12, 0.08);
+  const std::vector<Call>& calls = loaded.timeline.sequences()[loaded.timeline.sequences_of(0).front()].calls;
+  EXPECT_EQ(std::ranges::count_if(calls, [&](const Call& call) { return call.arrival_ns < *settled_ns; }),
+            kSettlingSteps * 3 * 16);
 }
 
 }  // namespace
