@@ -15,7 +15,7 @@ class Simulate(Case):
         return sorted(out.glob("node*.db")), json.loads((out / "truth.json").read_text())
 
     def explain(self, recordings, code):
-        result = run("explain", "--json", *recordings)
+        result = run("explain", "--json", "--exit-code", *recordings)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return json.loads(result.stdout)
 
