@@ -48,6 +48,20 @@ TEST(NodeList, FilesAndSlurm) {
   EXPECT_THAT(shown("slurm"), ElementsAre());
 }
 
+TEST(NodeList, ShortListsOfManyNodesEnd) {
+  std::string repeated = "a";
+  for (int i = 0; i < 40; ++i) {
+    repeated += "[1,1]";
+  }
+  EXPECT_FALSE(parse_node_list(repeated));
+  EXPECT_FALSE(parse_node_list("a[1,1][1,1][1,1][1,1][1,1][1,1][1-100][1-100]"));
+  std::string deep = "a";
+  for (int i = 0; i < 1'000'000; ++i) {
+    deep += "[1]";
+  }
+  EXPECT_FALSE(parse_node_list(deep));
+}
+
 TEST(NodeList, WhatIsNone) {
   for (const std::string wrong : {"",
                                   ",",

@@ -36,6 +36,7 @@ std::vector<Flag> NodeFlags::flags() {
 Result<NodeFlags::Target> NodeFlags::prepare() const {
   Target target;
   ST_ASSIGN(target.client.token, serve::load_token(token_file_));
+  target.client.plain_token = token_file_.empty() ? "" : target.client.token;
   for (const std::string& text : fingerprints_) {
     auto fingerprint = serve::parse_fingerprint(text);
     if (!fingerprint) {
@@ -49,6 +50,10 @@ Result<NodeFlags::Target> NodeFlags::prepare() const {
       return with_context("--tls-ca", std::move(authorities.error()));
     }
     target.client.authorities = *std::move(authorities);
+    if (target.client.authorities.find("-----BEGIN ") == std::string::npos) {
+      return fail(fmt::format("--tls-ca: {} has no certificate in PEM", authorities_file_),
+                  "give the certificate of the authority that signed those of the nodes", ErrorKind::kUsage);
+    }
   }
   target.client.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns_));
   ST_ASSIGN(target.nodes, fleet::parse_node_list(nodes_));

@@ -10,6 +10,7 @@
 #include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
+#include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
 #include "fleet/node_info.h"
 #include "report/query_format.h"
@@ -47,8 +48,8 @@ class NodesVerb final : public Subcommand {
 
  private:
   Status print(Console& console, const fleet::NodesAnswer& answer) const {
-    const auto formatter = report::make_query_formatter(*report::query_format_from_text(format_),
-                                                        [&console](std::string_view text) { console.out(text); });
+    const auto formatter = report::make_query_formatter(
+        *report::query_format_from_text(format_), [&console](std::string_view text) { print_rows(console, text); });
     ST_TRY(formatter->columns({"address", "version", "clock_ms", "clock_error_ms", "recording", "nodes", "state",
                                "from", "to", "collectives", "lost_events"}));
     for (const fleet::NodeAnswer& node : answer.answered) {

@@ -50,6 +50,13 @@ class HttpApi : public testing::Test {
   std::unique_ptr<Api> api_;
 };
 
+TEST_F(HttpApi, ValuesAndRowsHaveASize) {
+  EXPECT_EQ(query("SELECT length(zeroblob(1000000))").status, 200);
+  EXPECT_EQ(query("SELECT zeroblob(15000000)").status, 400);
+  EXPECT_EQ(query("SELECT length(zeroblob(15000000))").status, 400);
+  EXPECT_EQ(query("SELECT zeroblob(600000), zeroblob(600000)").status, 400);
+}
+
 TEST_F(HttpApi, SqlIsRunOnEachRecording) {
   const HttpAnswer answer = query("SELECT count(*) AS n, 5.0 AS real FROM collective", "");
   EXPECT_EQ(answer.status, 200);

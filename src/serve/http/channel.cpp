@@ -31,6 +31,7 @@ class ChannelOn : public Channel {
       }
     });
   }
+  void never_expires() override { timer_.cancel(); }
   [[nodiscard]] bool expired() const override { return expired_; }
 
   Awaitable<ErrorCode> read(std::string& to) override {

@@ -25,6 +25,8 @@ class Channel {
 
   /// From now on everything together may take this long; then the connection is closed, and what waits fails.
   virtual void expires_after(std::chrono::milliseconds limit) = 0;
+  /// No limit until the next one is set.
+  virtual void never_expires() = 0;
   [[nodiscard]] virtual bool expired() const = 0;
   /// Of a server, or of a client. Nothing to do without TLS.
   virtual Awaitable<ErrorCode> accept_tls() = 0;

@@ -36,15 +36,28 @@ using Header = http::request_header<>;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAfterAcceptError{100};
 
-/// "127.0.0.1:7700", "localhost": names that only this host gives itself. A page of a browser that reaches us under a
-/// name of its own (DNS rebinding) comes with that name.
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// "127.0.0.1:7700", "localhost", "[::1]:7700": names that only this host gives itself. A page of a browser that
+/// reaches us under a name of its own (DNS rebinding) comes with that name.
 bool is_own_host(std::string_view host) {
-  if (host.starts_with('[')) {
-    return true;  // a number of IPv6
+  const size_t bracket = host.find(']');
+  const size_t colon = host.find(':', host.starts_with('[') && bracket != std::string_view::npos ? bracket : 0);
+  if (colon != std::string_view::npos && !is_digits(host.substr(colon + 1))) {
+    return false;
   }
-  const std::string name(host.substr(0, host.rfind(':')));
+  const std::string name(host.substr(0, colon));
   in_addr number{};
-  return name == "localhost" || ::inet_pton(AF_INET, name.c_str(), &number) == 1;
+  return beast::iequals(name, "localhost") || name == "[::1]" ||
+         (::inet_pton(AF_INET, name.c_str(), &number) == 1 && ntohl(number.s_addr) >> 24 == IN_LOOPBACKNET);
+}
+
+/// Of a browser, for a page of another site; its fetches without CORS have no Origin.
+bool is_of_other_site(const Header& header) {
+  const auto site = header["Sec-Fetch-Site"];
+  return !site.empty() && site != "none" && site != "same-origin";
 }
 
 /// Why a request is refused before its body is read; nothing: it is not.
@@ -58,12 +71,16 @@ std::optional<HttpAnswer> refusal(const Header& header, const std::string& token
       (header.version() >= 11 && header.count(http::field::host) == 0)) {
     return answer_of_error(400, "a header is missing or given twice", "send Host once");
   }
-  if (header.find(http::field::origin) != header.end()) {
+  const auto length = header.find(http::field::content_length);
+  if (length != header.end() && !is_digits({length->value().data(), length->value().size()})) {
+    return answer_of_error(400, "Content-Length is not one number", "send it once");
+  }
+  if (header.find(http::field::origin) != header.end() || is_of_other_site(header)) {
     return answer_of_error(403, "this API is not for pages in a browser", "ask it with a program");
   }
   if (token.empty()) {
-    const auto host = header[http::field::host];
-    if (!host.empty() && !is_own_host({host.data(), host.size()})) {
+    const auto host = header.find(http::field::host);
+    if (host != header.end() && !is_own_host({host->value().data(), host->value().size()})) {
       return answer_of_error(403, "the Host header is not an address of this host", "ask 127.0.0.1 or localhost");
     }
     return std::nullopt;
@@ -198,6 +215,7 @@ class BeastServer final : public HttpServer {
       const Envelope envelope{.http_1_1 = !parser.is_header_done() || parser.get().version() >= 11,
                               .keep = !answer && parser.keep_alive()};
       if (!answer) {
+        channel.never_expires();  // the handler has limits of its own
         answer = co_await answer_of(parser.release());
       }
       more = co_await send(channel, *std::move(answer), envelope) && envelope.keep;
