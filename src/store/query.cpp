@@ -196,6 +196,7 @@ Status run_query(Database& db, const std::string& path, std::string_view sql, co
 Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink) {
   const int64_t deadline_ns = options.time_limit_ns > 0 ? monotonic_now_ns() + options.time_limit_ns : 0;
   ST_ASSIGN(Database db, open_for_reading(path, ReaderKind::kQuery, deadline_ns));
+  db.cancel_with(options.cancelled);
   return run_query(db, path, sql, options, sink);
 }
 

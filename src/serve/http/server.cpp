@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -35,6 +36,7 @@ using Header = http::request_header<>;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAfterAcceptError{100};
+constexpr std::chrono::milliseconds kWatchInterval{50};
 
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -216,7 +218,7 @@ class BeastServer final : public HttpServer {
                               .keep = !answer && parser.keep_alive()};
       if (!answer) {
         channel.never_expires();  // the handler has limits of its own
-        answer = co_await answer_of(parser.release());
+        answer = co_await answer_of(channel, parser.release());
       }
       more = co_await send(channel, *std::move(answer), envelope) && envelope.keep;
     }
@@ -247,7 +249,32 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  awaitable<HttpAnswer> answer_of(http::request<http::string_body> message) {
+  /// Looks now and then whether the client still waits. In a shared pointer, as its timer may fire once more.
+  struct Watch : std::enable_shared_from_this<Watch> {
+    Watch(asio::io_context& io, Channel& watched) : timer(io), channel(watched) {}
+    void start() {
+      timer.expires_after(kWatchInterval);
+      timer.async_wait([self = shared_from_this()](beast::error_code error) {
+        if (error || self->ended) {
+          return;
+        }
+        self->gone = self->channel.peer_closed();
+        if (!self->gone) {
+          self->start();
+        }
+      });
+    }
+    void end() {
+      ended = true;
+      timer.cancel();
+    }
+    asio::steady_timer timer;
+    Channel& channel;
+    bool ended = false;  // the channel may be no more
+    std::atomic<bool> gone = false;
+  };
+
+  awaitable<HttpAnswer> answer_of(Channel& channel, http::request<http::string_body> message) {
     HttpRequest request{.method = std::string(message.method_string()), .body = std::move(message.body())};
     const auto target = message.target();
     if (Status read = read_target({target.data(), target.size()}, request); !read) {
@@ -259,9 +286,15 @@ class BeastServer final : public HttpServer {
       co_return busy;
     }
     ++waiting_;
-    std::function<HttpAnswer()> work = [this, &request] { return handler_(request); };
+    const auto watch = std::make_shared<Watch>(io_, channel);
+    request.gone = &watch->gone;
+    watch->start();
+    std::function<HttpAnswer()> work = [this, &request] {
+      return *request.gone ? answer_of_error(503, "nobody waits for the answer", "") : handler_(request);
+    };
     HttpAnswer answer = co_await by_worker(std::move(work), answer_of_error(500, "no memory is left", "ask for less"));
     --waiting_;
+    watch->end();
     co_return answer;
   }
 

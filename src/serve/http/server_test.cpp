@@ -120,6 +120,36 @@ TEST(Server, TheLimitOfARequestIsNotThatOfItsAnswer) {
   EXPECT_EQ(status_of(answer_to(server.port(), get("/"))), 200);
 }
 
+TEST(Server, WorkOfClientsThatLeftIsCancelledOrNeverBegun) {
+  std::atomic<int> begun = 0;
+  std::atomic<int> cancelled = 0;
+  const RunningServer server(
+      [&](const HttpRequest& request) {
+        ++begun;
+        for (int i = 0; request.path == "/long" && !*request.gone && i < 500; ++i) {
+          std::this_thread::sleep_for(milliseconds(10));
+        }
+        cancelled += *request.gone ? 1 : 0;
+        return echo(request);
+      },
+      {.workers = 1});
+  {
+    std::vector<std::unique_ptr<RawConnection>> leaving;
+    for (int i = 0; i < 5; ++i) {
+      leaving.push_back(std::make_unique<RawConnection>(server.port()));
+      leaving.back()->send(get("/long"));
+    }
+    for (int i = 0; i < 500 && begun == 0; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/quick"))), 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  EXPECT_GE(cancelled, 1);
+  EXPECT_EQ(begun, cancelled + 1);
+}
+
 TEST(Server, HasSoManyConnectionsAndNoMore) {
   const RunningServer server(echo, {.most_connections = 3});
   std::vector<std::unique_ptr<RawConnection>> open;
