@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "fleet/resolve.h"
 #include "store/testing/test_support.h"
 
 namespace stalltrace::fleet {
@@ -60,6 +61,23 @@ TEST(NodeList, ShortListsOfManyNodesEnd) {
     deep += "[1]";
   }
   EXPECT_FALSE(parse_node_list(deep));
+}
+
+TEST(NodeList, ANodeThatIsNamedTwiceIsAskedOnce) {
+  std::vector<NodeAddress> nodes{{.host = "127.0.0.1", .port = 1, .addresses = {"127.0.0.1"}},
+                                 {.host = "localhost", .port = 1, .addresses = {"::1", "127.0.0.1"}},
+                                 {.host = "localhost", .port = 2, .addresses = {"::1", "127.0.0.1"}},
+                                 {.host = "a", .port = 1, .addresses = {"10.0.0.1", "10.0.0.2"}},
+                                 {.host = "b", .port = 1, .addresses = {"10.0.0.2", "10.0.0.1"}},
+                                 {.host = "c", .port = 1, .addresses = {"10.0.0.2"}},
+                                 {.host = "unknown", .port = 1},
+                                 {.host = "unknown2", .port = 1}};
+  const std::vector<SameNode> same = leave_out_same(nodes);
+  ASSERT_EQ(same.size(), 2U);
+  EXPECT_EQ(same[0].kept, "127.0.0.1:1");
+  EXPECT_EQ(same[0].left_out, "localhost:1");
+  EXPECT_EQ(same[1].left_out, "c:1");
+  EXPECT_EQ(nodes.size(), 6U);
 }
 
 TEST(NodeList, WhatIsNone) {

@@ -33,7 +33,7 @@ std::vector<Flag> NodeFlags::flags() {
       text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
 }
 
-Result<NodeFlags::Target> NodeFlags::prepare() const {
+Result<NodeFlags::Target> NodeFlags::prepare(Console& console) const {
   Target target;
   ST_ASSIGN(target.client.token, serve::load_token(token_file_));
   target.client.plain_token = token_file_.empty() ? "" : target.client.token;
@@ -59,6 +59,9 @@ Result<NodeFlags::Target> NodeFlags::prepare() const {
   ST_ASSIGN(target.nodes, fleet::parse_node_list(nodes_));
   const int64_t begin_ns = monotonic_now_ns();
   fleet::resolve(target.nodes, target.client.limit / 2);
+  for (const fleet::SameNode& same : fleet::leave_out_same(target.nodes)) {
+    console.note(fmt::format("asked once: {} is {}", same.left_out, same.kept));
+  }
   const auto taken = std::chrono::nanoseconds(monotonic_now_ns() - begin_ns);
   target.client.limit -= std::chrono::floor<std::chrono::milliseconds>(taken);
   return target;

@@ -35,7 +35,7 @@ class NodesVerb final : public Subcommand {
     return all;
   }
   Result<int> run(Console& console) override {
-    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare());
+    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare(console));
     confine_to_reading({}, "", Makes::kFile, Network::kConnects);
     const fleet::NodesAnswer answer = fleet::ask_nodes(target.nodes, target.client);
     const Status judged = nodes_.judge(console, answer.failed, target.nodes.size());

@@ -74,7 +74,7 @@ class QueryVerb final : public Subcommand {
     ST_TRY(check_arguments());
     NodeFlags::Target target;
     if (nodes_.given()) {
-      ST_ASSIGN(target, nodes_.prepare());
+      ST_ASSIGN(target, nodes_.prepare(console));
       confine_to_reading({}, "", Makes::kFile, Network::kConnects);
     } else {
       confine_to_reading(std::span(&file_, 1));
