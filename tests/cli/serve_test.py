@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stalltrace serve`, and the verbs that ask serving nodes."""
 
+import contextlib
 import glob
 import json
 import os
@@ -145,9 +146,11 @@ class Serving(Case):
 
     def test_signals_end_it_at_once(self):
         served = self.serve(self.files[0])
-        with socket.create_connection(("127.0.0.1", served.port)) as asking:
+        with contextlib.ExitStack() as clients:  # some wait for a worker
             sql = b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-            asking.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(sql) + sql)
+            for _ in range(20):
+                asking = clients.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+                asking.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(sql) + sql)
             time.sleep(0.2)
             begin = time.monotonic()
             self.assertEqual(served.close(), DONE)
