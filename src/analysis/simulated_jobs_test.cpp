@@ -52,14 +52,19 @@ TEST(SimulatedJobs, ACpuThatIsLateInEachStepIsALateRank) {
 TEST(SimulatedJobs, ADeviceThatNeedsLongerInEachStepIsASlowDevice) {
   const Finding finding = finding_of({.kind = FaultKind::kSlowDevice, .rank = 5, .ms = 80, .from = 10});
   small_job::expect_culprit(finding, Cause::kSlowDevice, 5);
-  EXPECT_NEAR(finding.stall_ms, kCostMs, 0.35 * kCostMs) << "each device scatters";
+  EXPECT_GE(finding.stall_ms, 0.9 * kCostMs);
+  EXPECT_LE(finding.stall_ms, 2 * kCostMs) << "kernels wait beside what their devices compute";
   expect_golden_text("slow_device", finding);
 }
 
 TEST(SimulatedJobs, ADeviceThatIsFarBehindOnceIsASlowDevice) {
-  const Finding finding = finding_of({.kind = FaultKind::kSlowDevice, .rank = 1, .ms = 150'000, .from = 10, .to = 11});
-  small_job::expect_culprit(finding, Cause::kSlowDevice, 1);
-  EXPECT_NEAR(finding.stall_ms, 150'000, 5'000);
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
+  options.faults = {{.kind = FaultKind::kSlowDevice, .rank = 1, .ms = 150'000, .from = 10, .to = 11}};
+  const Report report = report_of(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_FALSE(report.findings.empty());
+  small_job::expect_culprit(report.findings[0], Cause::kSlowDevice, 1);
+  EXPECT_NEAR(report.findings[0].stall_ms, 150'000, 15'000);
 }
 
 /// What the GPUs say of their kernels takes the queue out of a transfer, and nothing else.

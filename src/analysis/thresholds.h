@@ -60,7 +60,7 @@ inline constexpr int64_t kWaitsLookedAt = 100'000;
 /// A rank may still come while the others wait less than this multiple of the usual limit of their spread.
 inline constexpr int64_t kSpreadsToHang = 2;
 /// A call that all ranks have entered may wait for their devices, of which CPUs are ahead: it hangs once it has lasted
-/// this many times longer than any before it on its communicator.
+/// this many times as long as devices ever had other work to do first on its communicator.
 inline constexpr int64_t kLongestCallsToHang = 2;
 /// Minimum number of sampled gaps from which the typical wait is extrapolated to gaps that were not sampled.
 inline constexpr int64_t kSingleNodeSightings = 3;

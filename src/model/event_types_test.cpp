@@ -21,7 +21,7 @@ int64_t known_until(const T& row) {
 TEST(EventTypes, EachHasATableOfItsOwn) {
   std::set<std::string_view> tables;
   for_each_type(kEventTypes, [&]<typename T>() { EXPECT_TRUE(tables.insert(EventTraits<T>::kTable).second); });
-  EXPECT_EQ(tables.size(), std::variant_size_v<Event>);
+  EXPECT_EQ(tables.size(), std::variant_size_v<Event::variant>);
 }
 
 TEST(EventTypes, ACollectiveEndsWithItsCompletion) {

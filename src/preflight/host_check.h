@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
+
 namespace stalltrace::preflight {
 
 enum class Outcome : uint8_t {
@@ -43,9 +45,19 @@ struct HostFiles {
   std::string proc = "/proc";
   std::string sys = "/sys";
   std::string etc = "/etc";
+  std::string root = {};     // of the process whose settings are checked: "/proc/12/root"; empty: this one
+  std::string folder = ".";  // where it runs: relative paths begin there
 
   /// A small file without surrounding white space; empty if it can't be read.
   [[nodiscard]] static std::string read(const std::string& path);
+  /// A path as the process sees it, in a form that can be opened from here.
+  [[nodiscard]] std::string of_process(const std::string& path) const {
+    return path.starts_with('/') ? root + path : folder + "/" + path;
+  }
 };
+
+/// A file that somebody else named: never waits for a FIFO or a device, and reads nothing of /proc, where reading can
+/// have effects. Errors: not readable, not a plain file.
+Result<std::string> read_plain_file(const std::string& path, size_t limit_bytes);
 
 }  // namespace stalltrace::preflight

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/text.h"
 
@@ -27,6 +28,19 @@ Json checks_json(std::span<const HostCheck> checks) {
 
 std::string text_of(const Json& object) {
   return escape_in_json(object.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+}
+
+constexpr int kSchema = 1;
+constexpr int kDeepest = 8;
+constexpr size_t kMostRows = 4096;
+
+std::optional<Outcome> outcome_from_text(std::string_view text) {
+  for (const Outcome outcome : {Outcome::kOk, Outcome::kWarning, Outcome::kFailed, Outcome::kUnknown}) {
+    if (to_text(outcome) == text) {
+      return outcome;
+    }
+  }
+  return std::nullopt;
 }
 
 std::string_view mark_of(Outcome outcome) { return outcome == Outcome::kFailed ? "FAILED" : to_text(outcome); }
@@ -60,32 +74,37 @@ std::string checks_text(std::span<const HostCheck> checks) {
 }
 
 std::string report_json(const HostReport& report) {
-  return text_of({{"schema", 1},
+  return text_of({{"schema", kSchema},
                   {"host", report.host},
                   {"failed", report.failed()},
                   {"checks", checks_json(report.checks)},
                   {"facts", report.facts}});
 }
 
-std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> differences) {
+std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> found) {
   Json names = Json::array();
   for (const HostReport& host : hosts) {
     names.push_back(host.host);
   }
-  return text_of({{"schema", 1},
+  return text_of({{"schema", kSchema},
                   {"hosts", std::move(names)},
-                  {"failed", any_failed(differences)},
-                  {"differences", checks_json(differences)}});
+                  {"failed", any_failed(found)},
+                  {"checks", checks_json(found)}});
 }
 
 Result<HostReport> parse_report(std::string_view json) {
-  const Json object = Json::parse(json, nullptr, false);
   const auto refused = [] {
     return fail("is no report of `stalltrace preflight --json`", "give the files that it wrote on each node",
                 ErrorKind::kCorrupt);
   };
-  if (!object.is_object() || !object.contains("host") || !object["host"].is_string() || !object.contains("facts") ||
-      !object["facts"].is_object()) {
+  const auto not_too_deep = [](int depth, nlohmann::json::parse_event_t /*event*/, nlohmann::json& /*value*/) {
+    return depth <= kDeepest;
+  };
+  const nlohmann::json object = nlohmann::json::parse(json, not_too_deep, false);
+  if (!object.is_object() || object.value("schema", 0) != kSchema || !object.contains("host") ||
+      !object["host"].is_string() || !object.contains("facts") || !object["facts"].is_object() ||
+      !object.contains("checks") || !object["checks"].is_array() || object["facts"].size() > kMostRows ||
+      object["checks"].size() > kMostRows) {
     return refused();
   }
   HostReport report{.host = object["host"].get<std::string>()};
@@ -94,6 +113,18 @@ Result<HostReport> parse_report(std::string_view json) {
       return refused();
     }
     report.facts[fact] = value.get<std::string>();
+  }
+  for (const nlohmann::json& row : object["checks"]) {
+    const auto text = [&](const char* name) -> std::optional<std::string> {
+      return row.is_object() && row.contains(name) && row[name].is_string()
+                 ? std::optional(row[name].get<std::string>())
+                 : std::nullopt;
+    };
+    const auto outcome = outcome_from_text(text("outcome").value_or(""));
+    if (!outcome || !text("check") || !text("subject") || !text("detail") || !text("remedy")) {
+      return refused();
+    }
+    report.add(*text("check"), *text("subject"), *outcome, *text("detail"), *text("remedy"));
   }
   return report;
 }

@@ -14,9 +14,9 @@ namespace stalltrace::preflight {
 /// A line for each check, with its remedy below it, and a last line with the verdict.
 std::string checks_text(std::span<const HostCheck> checks);
 std::string report_json(const HostReport& report);
-/// {"hosts": [...], "failed": false, "differences": [...]}
-std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> differences);
-/// What report_json wrote, facts and host alone. Errors: not such a report.
+/// {"hosts": [...], "failed": false, "checks": [...]}
+std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> found);
+/// What report_json wrote. Errors: not such a report.
 Result<HostReport> parse_report(std::string_view json);
 
 }  // namespace stalltrace::preflight

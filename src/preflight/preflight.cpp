@@ -22,8 +22,8 @@ namespace {
 
 constexpr size_t kMostNamed = 8;  // hosts with one value
 
-/// Where hosts differ in these, they can't talk or lose packets of full size.
-bool breaks_a_job(std::string_view fact) { return fact == "MTU" || fact == "address family"; }
+/// Where hosts differ in this, they can't talk to each other.
+bool breaks_a_job(std::string_view fact) { return fact == "address family"; }
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -45,7 +45,10 @@ Result<HostReport> check_this_host(const Environment& environment, const HostFil
   check_settings(settings, report);
   check_interfaces(settings, interfaces, files, report);
   check_infiniband(settings, files, report);
-  check_host(read_limits(), !read_ports(files).empty(), files, report);
+  check_host(read_limits(),
+             {.rdma = !read_ports(files).empty() && uses_infiniband(settings),
+              .shared_memory = settings.integer("NCCL_SHM_DISABLE", 0) == 0},
+             files, report);
   return report;
 }
 
@@ -56,12 +59,20 @@ std::vector<HostCheck> compare_hosts(std::span<const HostReport> hosts) {
       facts.insert(fact);
     }
   }
-  std::vector<HostCheck> differences;
+  std::vector<HostCheck> found;
+  for (const HostReport& host : hosts) {
+    for (HostCheck check : host.checks) {
+      if (check.outcome == Outcome::kFailed) {
+        check.subject = check.subject.empty() ? host.host : host.host + " " + check.subject;
+        found.push_back(std::move(check));
+      }
+    }
+  }
   for (const std::string& fact : facts) {
     std::map<std::string, std::vector<std::string>> by_value;
     for (const HostReport& host : hosts) {
-      const auto found = host.facts.find(fact);
-      by_value[found == host.facts.end() ? "not set" : found->second].push_back(host.host);
+      const auto value = host.facts.find(fact);
+      by_value[value == host.facts.end() ? "not set" : value->second].push_back(host.host);
     }
     if (by_value.size() < 2) {
       continue;
@@ -72,13 +83,13 @@ std::vector<HostCheck> compare_hosts(std::span<const HostReport> hosts) {
     for (const auto& [value, names] : groups) {
       texts.push_back(fmt::format("{} on {}", value, names_of(names)));
     }
-    differences.push_back({.check = "differs",
-                           .subject = fact,
-                           .outcome = breaks_a_job(fact) ? Outcome::kFailed : Outcome::kWarning,
-                           .detail = fmt::format("{}", fmt::join(texts, "; ")),
-                           .remedy = "make it the same on all nodes, or know why it differs"});
+    found.push_back({.check = "differs",
+                     .subject = fact,
+                     .outcome = breaks_a_job(fact) ? Outcome::kFailed : Outcome::kWarning,
+                     .detail = fmt::format("{}", fmt::join(texts, "; ")),
+                     .remedy = "make it the same on all nodes, or know why it differs"});
   }
-  return differences;
+  return found;
 }
 
 }  // namespace stalltrace::preflight

@@ -12,11 +12,11 @@
 
 namespace stalltrace::preflight {
 
-/// `environment`: that of the job's processes. Takes milliseconds; reads this process's network namespace.
-/// Errors: the interfaces can't be listed.
+/// `environment`: that of the job's processes. Takes milliseconds. All but the settings is of this process: its network
+/// namespace, limits and CPUs. Errors: the interfaces can't be listed.
 Result<HostReport> check_this_host(const Environment& environment, const HostFiles& files = {});
 
-/// One check for each fact that is not the same on all hosts.
+/// What failed on a host, its name before the subject, and a check for each fact that is not the same on all.
 std::vector<HostCheck> compare_hosts(std::span<const HostReport> hosts);
 
 }  // namespace stalltrace::preflight

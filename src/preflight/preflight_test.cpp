@@ -22,9 +22,9 @@ ProcessLimits good_limits() {
           .clock_synchronized = true};
 }
 
-std::string checked(const ProcessLimits& limits, bool rdma, const HostFolder& host) {
+std::string checked(const ProcessLimits& limits, bool rdma, const HostFolder& host, bool shared_memory = true) {
   HostReport report;
-  check_host(limits, rdma, host.files(), report);
+  check_host(limits, {.rdma = rdma, .shared_memory = shared_memory}, host.files(), report);
   return checks_text(report.checks);
 }
 
@@ -51,15 +51,23 @@ TEST(HostChecks, SayWhatIsMissing) {
   golden::expect_text(checked(limits, true, host));
   limits.shared_memory_bytes = limits.shared_memory_free_bytes = kGib / 2;
   golden::expect_text(checked(limits, false, HostFolder()));
+  EXPECT_EQ(checked(limits, false, HostFolder(), false).find("shared_memory"), std::string::npos);
 }
 
 TEST(HostReports, AreComparedByTheirFacts) {
   std::vector<HostReport> hosts;
   for (const char* name : {"gpu01", "gpu02", "gpu03"}) {
-    hosts.push_back({.host = name, .facts = {{"MTU", "9000"}, {"setting NCCL_ALGO", "Ring"}, {"interfaces", "eth0"}}});
+    hosts.push_back({.host = name,
+                     .facts = {{"address family", "IPv4"},
+                               {"MTU of eth0", "9000"},
+                               {"setting NCCL_ALGO", "Ring"},
+                               {"interfaces", "eth0"}}});
   }
   EXPECT_TRUE(compare_hosts(hosts).empty());
-  hosts[1].facts["MTU"] = "1500";
+  hosts[1].facts["MTU of eth0"] = "1500";
+  hosts[1].facts["address family"] = "IPv6";
+  hosts[2].add("clock", "", Outcome::kWarning, "not synchronized");
+  hosts[2].add("interface", "eth0", Outcome::kFailed, "half duplex", "look at the cable");
   hosts[2].facts.erase("setting NCCL_ALGO");
   golden::expect_text(checks_text(compare_hosts(hosts)));
 }
@@ -73,8 +81,13 @@ TEST(HostReports, SurviveJson) {
   ASSERT_TRUE(read);
   EXPECT_EQ(read->host, "gpu01");
   EXPECT_EQ(read->facts, report.facts);
+  ASSERT_EQ(read->checks.size(), 1U);
+  EXPECT_EQ(read->checks[0].outcome, Outcome::kFailed);
   for (const char* wrong :
-       {"", "{", "[]", "{}", R"({"host": 1, "facts": {}})", R"({"host": "a", "facts": {"MTU": 9000}})"}) {
+       {"", "{", "[]", "{}", R"({"host": 1, "facts": {}})", R"({"host": "a", "facts": {"MTU": 9000}})",
+        R"({"schema": 2, "host": "a", "facts": {}, "checks": []})",
+        R"({"schema": 1, "host": "a", "facts": {}, "checks": [{"outcome": "fine"}]})",
+        R"([[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]])"}) {
     EXPECT_FALSE(parse_report(wrong)) << wrong;
   }
 }

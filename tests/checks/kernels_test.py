@@ -27,7 +27,7 @@ class Kernels(Case):
         self.assertIn("kernel", [line["key"] for line in said])
         # Without the privilege to trace, `check` has no lines for kinds of evidence.
         source = (ROOT / "src" / "model" / "evidence_kind.cpp").read_text()
-        kinds = re.findall(r'EvidenceKindInfo\{\w+, "(\w+)", "[^"]+", (?:"([\d.]+)"|kOldestTraced)\}', source)
+        kinds = re.findall(r'EvidenceKindInfo\{\w+,\s+"(\w+)",\s+"[^"]+",\s+(?:"([\d.]+)"|kOldestTraced)\}', source)
         self.assertGreater(len(kinds), 15)
         since = {key: version or "5.10" for key, version in kinds}
         since |= {line["key"]: line["since"] for line in said if line["since"]}

@@ -24,7 +24,7 @@ CPP_SENTENCE = re.compile(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b|\b(?:is|has|had|wa
 # What these look for was written by the lab's job, another program or a file format.
 OTHERS_TEXT = re.compile(
     r"^(lab/nccl/|lab/workload/|plugin/box/heartbeat_test|lab/cluster/cluster_test|src/stacks/python/images_test"
-    r"|src/base/process/(procfs|subprocess)_test|src/export/encode/encoders_test|src/import/nccl_log/import_test)"
+    r"|src/base/process/(procfs|subprocess)_test|src/export/encode/encoders_test|src/import/nccl_(log|tests)/import_test)"
 )
 
 

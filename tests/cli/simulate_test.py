@@ -5,17 +5,17 @@ import json
 
 from stalltrace import DONE, FAILED, FINDINGS, USAGE, Case, run
 
-SMALL = ("--nodes", 2, "--ranks-per-node", 4, "--steps", 40)
+STEPS = ("--steps", 40)
 
 
 class Simulate(Case):
     def simulate(self, *words):
         out = self.folder / "job"
-        self.done(run("lab", "simulate", "--out", out, *SMALL, *words))
+        self.done(run("lab", "simulate", "--out", out, *STEPS, *words))
         return sorted(out.glob("node*.db")), json.loads((out / "truth.json").read_text())
 
     def explain(self, recordings, code):
-        result = run("explain", "--json", *recordings)
+        result = run("explain", "--json", "--exit-code", *recordings)
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return json.loads(result.stdout)
 
@@ -30,8 +30,8 @@ class Simulate(Case):
         self.assertEqual(report["findings"], [])
 
     def test_a_fault(self):
-        recordings, truth = self.simulate("--fault", "slow_device:rank=5,ms=80", "--plugin", "--clock-error", "20ms",
-                                          "--seed", 7)
+        recordings, truth = self.simulate("--nodes", 1, "--ranks-per-node", 8, "--plugin",
+                                          "--fault", "slow_device:rank=5,ms=80,from=10")
         fault = truth["faults"][0]
         self.assertEqual((fault["cause"], fault["rank"], fault["injected"]), ("slow_device", 5, True))
         finding = self.explain(recordings, FINDINGS)["findings"][0]

@@ -65,6 +65,9 @@ class Impatient final : public serve::Recordings {
 
   std::vector<Info> list() override { return files_->list(); }
   Result<std::shared_ptr<serve::Snapshot>> snapshot(std::string_view name) override { return files_->snapshot(name); }
+  Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) override {
+    return files_->open_copy(name, folder);
+  }
   Status query(std::string_view name, std::string_view sql, int64_t limit_ns, RowSink& sink) override {
     return files_->query(name, sql, std::min(limit_ns, 100 * kNsPerMs), sink);
   }

@@ -64,6 +64,9 @@ Status add_dumped_stacks(EventSource& source, std::vector<Finding>& findings) {
       continue;
     }
     const PythonStack& stack = thread->second.second;
+    if (stack.pid == 0) {
+      continue;  // the dump lacks its main thread
+    }
     const auto text = frames.find(stack.stack_id);
     const std::string location = text == frames.end() ? "" : location_text(*text->second);
     if (!location.empty()) {

@@ -12,6 +12,16 @@ std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& i
   return instance.batch == BatchPart::kLast && instance.completed() ? step_of(timeline, instance) : std::nullopt;
 }
 
+/// How long after the last CPU's call devices had other work to do first, as far as that is known: until they began it,
+/// or, of a batch, until the synchronisation.
+int64_t queue_ns(const Instance& instance) {
+  if (!instance.completed() || (!instance.by_device && instance.batch == BatchPart::kNone)) {
+    return 0;
+  }
+  const int64_t called_ns = std::ranges::max_element(instance.seen, {}, &Arrival::called_ns)->called_ns;
+  return (instance.by_device ? instance.last_arrival_ns : instance.completion_ns) - called_ns;
+}
+
 }  // namespace
 
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
@@ -42,10 +52,7 @@ Baselines Baselines::learn(const Timeline& timeline) {
         }
         (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
       }
-      if (instance.completed()) {
-        const int64_t called_ns = std::ranges::max_element(instance.seen, {}, &Arrival::called_ns)->called_ns;
-        known.longest_call_ns = std::max(known.longest_call_ns, instance.completion_ns - called_ns);
-      }
+      known.longest_queue_ns = std::max(known.longest_queue_ns, queue_ns(instance));
       if (pair) {
         (pair_waits ? *pair_waits : pair_waits.emplace()).add(instance.late_ns());
       }

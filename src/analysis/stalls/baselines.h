@@ -40,8 +40,8 @@ class Baselines {
   [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;
   /// Arrivals of this group that are further apart are unusual; none if unknown.
   [[nodiscard]] std::optional<int64_t> spread_limit_ns(uint32_t group) const;
-  /// The longest time from the last CPU's call to the end, of an instance of this group that ended; 0 if none did.
-  [[nodiscard]] int64_t longest_call_ns(uint32_t group) const { return groups_[group].longest_call_ns; }
+  /// The longest time that devices had other work to do first when all CPUs had called; 0 if that is not known.
+  [[nodiscard]] int64_t longest_queue_ns(uint32_t group) const { return groups_[group].longest_queue_ns; }
 
  private:
   using StepKind = std::pair<uint16_t, int64_t>;  // baseline class, calls in the batch
@@ -52,7 +52,7 @@ class Baselines {
     std::map<StepKind, Baseline> steps;
     std::optional<Baseline> pair_wait;
     std::optional<int64_t> spread_limit_ns;
-    int64_t longest_call_ns = 0;
+    int64_t longest_queue_ns = 0;
   };
   std::vector<OfGroup> groups_;
 };

@@ -212,8 +212,8 @@ int64_t SyntheticJob::transfer(int number, int64_t start_ns) {
     } else if (fault.kind == FaultKind::kProcessStopped && !stop_done_[f]) {
       stop_done_[f] = true;
       if (fault.stop_ms <= 0) {
-        rank.main.stop_for_ever(time_ns);
-        rank.progress.stop_for_ever(time_ns);
+        rank.main.add_open(WaitKind::kStopped, time_ns);
+        rank.progress.add_open(WaitKind::kStopped, time_ns);
         hung_ = true;
         return time_ns;
       }

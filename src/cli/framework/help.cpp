@@ -63,12 +63,25 @@ void append_line(std::string& page, std::string_view line, size_t at) {
   page.append(line).append("\n");
 }
 
+/// True if a sentence goes on from `line` to `next`: the source broke it.
+bool goes_on(std::string_view line, std::string_view next) {
+  return line.size() > kWidth / 2 && !line.starts_with(' ') && line.find_last_of(".:") != line.size() - 1 &&
+         !next.empty() && next.front() >= 'a' && next.front() <= 'z';
+}
+
 /// Appends the lines of `text`; the first one begins at the column `at`, and so do the others.
 void append_text(std::string& page, std::string_view text, size_t at) {
-  bool first = true;
+  std::vector<std::string> lines;
   for (const std::string_view line : split(text, '\n')) {
-    page.append(std::exchange(first, false) ? 0 : at, ' ');
-    append_line(page, line, at);
+    if (!lines.empty() && goes_on(lines.back(), line)) {
+      lines.back().append(" ").append(line);
+    } else {
+      lines.emplace_back(line);
+    }
+  }
+  for (size_t i = 0; i < lines.size(); ++i) {
+    page.append(i == 0 ? 0 : at, ' ');
+    append_line(page, lines[i], at);
   }
 }
 

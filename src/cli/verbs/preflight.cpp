@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/file.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
@@ -34,7 +33,7 @@ class PreflightVerb final : public Subcommand {
     return {
         .name = "preflight",
         .summary = "is this node ready for a job? NCCL's settings, interfaces, InfiniBand ports, limits",
-        .example = "srun --ntasks-per-node=1 sh -c 'stalltrace preflight --json > node$SLURM_NODEID.json'",
+        .example = "stalltrace preflight --json > $(hostname).json",
         .details =
             "Reads and changes nothing, and sends nothing. Start it as the job is started: its environment, limits\n"
             "and CPUs are those that the job would get. With FILEs it says what differs between the nodes. Exit\n"
@@ -47,11 +46,18 @@ class PreflightVerb final : public Subcommand {
             switch_flag("--json", "print one JSON object, for programs", &json_)};
   }
 
-  Result<int> run(Console& console) override { return reports_.empty() ? check(console) : compare(console); }
+  Result<int> run(Console& console) override {
+    if (pid_ != 0 && !reports_.empty()) {
+      return fail("--pid is for a check of this node, FILEs are reports to compare", "give one of the two",
+                  ErrorKind::kUsage);
+    }
+    return reports_.empty() ? check(console) : compare(console);
+  }
 
  private:
   Result<int> check(Console& console) const {
     Environment environment = own_environment();
+    preflight::HostFiles files;
     if (pid_ != 0) {
       const Procfs procfs;
       auto found = procfs.environment(static_cast<pid_t>(pid_));
@@ -59,8 +65,11 @@ class PreflightVerb final : public Subcommand {
         return with_context("process " + std::to_string(pid_), found.error());
       }
       environment = std::move(*found);
+      files.root = procfs.path(static_cast<pid_t>(pid_), "root");
+      files.folder = procfs.path(static_cast<pid_t>(pid_), "cwd");
+      files.etc = files.root + "/etc";
     }
-    ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment));
+    ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment, files));
     console.out(json_ ? preflight::report_json(report) : preflight::checks_text(report.checks));
     return report.failed() ? kExitPreflight : kExitDone;
   }
@@ -69,7 +78,7 @@ class PreflightVerb final : public Subcommand {
     confine_to_reading(reports_);
     std::vector<preflight::HostReport> hosts;
     for (const std::string& path : reports_) {
-      ST_ASSIGN(const std::string content, read_file(path, kMostReportBytes));
+      ST_ASSIGN(const std::string content, preflight::read_plain_file(path, kMostReportBytes));
       auto report = preflight::parse_report(content);
       if (!report) {
         return with_context(path, report.error());
@@ -79,10 +88,10 @@ class PreflightVerb final : public Subcommand {
     if (hosts.size() < 2) {
       return fail("one report has nothing to be compared with", "name the files of all nodes", ErrorKind::kUsage);
     }
-    const std::vector<preflight::HostCheck> differences = preflight::compare_hosts(hosts);
-    console.out(json_ ? preflight::comparison_json(hosts, differences) : preflight::checks_text(differences));
+    const std::vector<preflight::HostCheck> found = preflight::compare_hosts(hosts);
+    console.out(json_ ? preflight::comparison_json(hosts, found) : preflight::checks_text(found));
     return std::ranges::any_of(
-               differences, [](const preflight::HostCheck& one) { return one.outcome == preflight::Outcome::kFailed; })
+               found, [](const preflight::HostCheck& one) { return one.outcome == preflight::Outcome::kFailed; })
                ? kExitPreflight
                : kExitDone;
   }

@@ -2,6 +2,7 @@
 #include "preflight/host/host_checks.h"
 
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
@@ -10,6 +11,7 @@
 
 #include <charconv>
 
+#include "base/rights/capabilities.h"
 #include "base/text.h"
 
 namespace stalltrace::preflight {
@@ -17,6 +19,8 @@ namespace {
 
 /// NCCL's guide asks for this much in containers (Troubleshooting, Docker).
 constexpr uint64_t kSharedMemory = 1ULL << 30;
+/// Less is surely too little for a rank's buffers.
+constexpr uint64_t kLockedMemory = 1ULL << 30;
 /// A container has this much if nobody asked for more: too little for two ranks.
 constexpr uint64_t kContainerDefault = 64ULL << 20;
 /// The kernel's own largest TCP buffers (tcp_init in net/ipv4/tcp.c); less was set by somebody.
@@ -33,7 +37,7 @@ void check_shared_memory(const ProcessLimits& limits, HostReport& report) {
     report.add("shared_memory", "", Outcome::kFailed,
                "there is no /dev/shm: ranks of one node can't exchange data through it", "mount a tmpfs there");
   } else if (limits.shared_memory_free_bytes <= kContainerDefault) {
-    report.add("shared_memory", "", Outcome::kFailed, detail, remedy);
+    report.add("shared_memory", "", Outcome::kWarning, detail + ": NCCL before 2.24 fails with that", remedy);
   } else if (limits.shared_memory_free_bytes < kSharedMemory) {
     report.add("shared_memory", "", Outcome::kWarning, detail, remedy);
   } else {
@@ -42,7 +46,7 @@ void check_shared_memory(const ProcessLimits& limits, HostReport& report) {
 }
 
 void check_locked_memory(const ProcessLimits& limits, bool rdma, HostReport& report) {
-  if (rdma && limits.locked_memory_bytes) {
+  if (rdma && limits.locked_memory_bytes && *limits.locked_memory_bytes < kLockedMemory) {
     report.add(
         "locked_memory", "", Outcome::kFailed,
         fmt::format("a process may lock {}: InfiniBand buffers need more",
@@ -148,7 +152,8 @@ ProcessLimits read_limits() {
     limits.shared_memory_free_bytes = static_cast<uint64_t>(memory.f_bavail) * memory.f_frsize;
   }
   rlimit locked{};
-  if (::getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY) {
+  if (::getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY &&
+      (held_capabilities() & capability_bit(CAP_IPC_LOCK)) == 0) {
     limits.locked_memory_bytes = locked.rlim_cur;
   }
   cpu_set_t cpus;
@@ -162,9 +167,11 @@ ProcessLimits read_limits() {
   return limits;
 }
 
-void check_host(const ProcessLimits& limits, bool rdma, const HostFiles& files, HostReport& report) {
-  check_shared_memory(limits, report);
-  check_locked_memory(limits, rdma, report);
+void check_host(const ProcessLimits& limits, HostUse use, const HostFiles& files, HostReport& report) {
+  if (use.shared_memory) {
+    check_shared_memory(limits, report);
+  }
+  check_locked_memory(limits, use.rdma, report);
   check_cpus(limits, report);
   check_quota(files, report);
   check_clock(limits, report);

@@ -13,14 +13,19 @@ namespace stalltrace::preflight {
 struct ProcessLimits {
   uint64_t shared_memory_bytes = 0;  // size of /dev/shm; 0: there is none
   uint64_t shared_memory_free_bytes = 0;
-  std::optional<uint64_t> locked_memory_bytes;  // RLIMIT_MEMLOCK; nullopt: no limit
+  std::optional<uint64_t> locked_memory_bytes;  // RLIMIT_MEMLOCK; nullopt: no limit, or CAP_IPC_LOCK
   int allowed_cpus = 0;                         // by its affinity; 0: unknown
   int online_cpus = 0;
   bool clock_synchronized = false;
 };
 ProcessLimits read_limits();
 
-/// `rdma`: the host has InfiniBand or RoCE ports, whose buffers are locked in memory.
-void check_host(const ProcessLimits& limits, bool rdma, const HostFiles& files, HostReport& report);
+/// What the job will use of it.
+struct HostUse {
+  bool rdma = false;  // InfiniBand or RoCE, whose buffers are locked in memory
+  bool shared_memory = true;
+};
+
+void check_host(const ProcessLimits& limits, HostUse use, const HostFiles& files, HostReport& report);
 
 }  // namespace stalltrace::preflight

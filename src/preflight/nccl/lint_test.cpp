@@ -2,6 +2,7 @@
 #include "preflight/nccl/lint.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <set>
@@ -39,6 +40,11 @@ TEST(NcclSettings, NothingIsFoundInWhatTheGuideAsksFor) {
                                                                   {"NCCL_CROSS_NIC", "1"},
                                                                   {"NCCL_NET_PLUGIN", "none"},
                                                                   {"NCCL_SOCKET_NTHREADS", "0x4"},
+                                                                  {"NCCL_VERSION", "2.21.5-1"},
+                                                                  {"NCCL_HOME", "/opt/nccl"},
+                                                                  {"NCCL_P2P_DISABLE", "0"},
+                                                                  {"NCCL_TUNER_CONFIG_PATH", "/x"},
+                                                                  {"NCCL_ALGO", ""},
                                                                   {"NCCL_COMM_ID", "10.0.0.1:4000"},
                                                                   {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
                                                                   {"PATH", "/bin"}}) {
@@ -52,6 +58,13 @@ TEST(NcclSettings, EachMistakeIsSaid) {
                                            {"NCCL_IB_TIMEOUT", "32"},
                                            {"NCCL_ALGO", "Ring,Tre"},
                                            {"NCCL_PROTO", "allreduce:^LL128;Simple"},
+                                           {"NCCL_IB_HCA", "mlx5_0, mlx5_1"},
+                                           {"NCCL_SOCKET_IFNAME", "^lo,^docker"},
+                                           {"NCCL_IB_TC", "106 "},
+                                           {"NCCL_IB_QPS_PER_CONNECTION", "99999999999999999999"},
+                                           {"NCCL_NET_GDR_LEVEL", "sys"},
+                                           {"NCCL_DEBUG_SUBSYS", "INIT, NETT"},
+                                           {"NCCL_TOPO_FILE", "/nonexistent/topo.xml"},
                                            {"NCCL_DEBUG", "TRACE"},
                                            {"NCCL_DEBUG_FILE", "/shared/nccl.log"},
                                            {"NCCL_SOCKET_FAMILY", "AF_INET4"},
@@ -82,6 +95,16 @@ TEST(NcclSettings, FilesComeAfterTheEnvironment) {
   check_settings(settings, report);
   EXPECT_TRUE(report.failed()) << "the blank before = is part of the name";
   EXPECT_EQ(report.facts.at("setting NCCL_IB_TC"), "96");
+}
+
+TEST(NcclSettings, FilesThatCouldBlockAreNotRead) {
+  const HostFolder host;
+  const std::string fifo = host.write("fifo", "");
+  std::filesystem::remove(fifo);
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {fifo, std::string("/proc/self/environ"), std::string("/dev/zero")}) {
+    EXPECT_EQ(Settings::read({{"NCCL_CONF_FILE", path}}, host.files()).missing_file(), "" + path);
+  }
 }
 
 TEST(NcclSettings, TheTableHasEachVariableOnce) {

@@ -4,20 +4,20 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/file.h"
 #include "base/text.h"
 
 namespace stalltrace::preflight {
 
 Settings Settings::read(const Environment& environment, const HostFiles& files) {
   Settings settings;
+  settings.files_ = files;
   for (const auto& [name, value] : environment) {
     settings.add(name, value, "environment");
   }
   if (const std::string_view chosen = value_of(environment, "NCCL_CONF_FILE"); !chosen.empty()) {
-    settings.add_file(std::string(chosen), true);
+    settings.add_file(files.of_process(std::string(chosen)), true);
   } else if (const std::string_view home = value_of(environment, "HOME"); !home.empty()) {
-    settings.add_file(std::string(home) + "/.nccl.conf", false);
+    settings.add_file(files.of_process(std::string(home) + "/.nccl.conf"), false);
   }
   settings.add_file(files.etc + "/nccl.conf", false);
   std::ranges::sort(settings.all_, {}, &Setting::name);
@@ -25,7 +25,7 @@ Settings Settings::read(const Environment& environment, const HostFiles& files) 
 }
 
 void Settings::add_file(const std::string& path, bool must_exist) {
-  const Result<std::string> content = read_file(path, 1U << 20);
+  const Result<std::string> content = read_plain_file(path, 1U << 20);
   if (!content) {
     missing_file_ = must_exist ? path : missing_file_;
     return;
@@ -46,6 +46,10 @@ void Settings::add(std::string_view name, std::string_view value, std::string_vi
   if (wanted && !is_set(name)) {
     all_.push_back({std::string(name), std::string(value), std::string(origin)});
   }
+}
+
+bool Settings::has_file(const std::string& path) const {
+  return read_plain_file(files_.of_process(path), 16U << 20).has_value();
 }
 
 bool Settings::is_set(std::string_view name) const {

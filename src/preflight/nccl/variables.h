@@ -27,6 +27,7 @@ struct Variable {
   int64_t low = 0;
   int64_t high = 0;
   std::string_view words = {};  // separated by blanks
+  bool exact_case = false;      // of `words`
   /// In the guide's section "Debugging": a workaround that is to be removed again.
   bool workaround = false;
   std::string_view obsolete = {};  // why it does nothing, or what replaced it; empty: it works

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <set>
 
@@ -30,6 +31,11 @@ std::string folder_of(const HostFiles& files, const InfinibandPort& port) {
   return fmt::format("{}/class/infiniband/{}/ports/{}", files.sys, port.device, port.port);
 }
 
+bool is_word(std::string_view value, std::string_view word) {
+  return std::ranges::equal(value, word,
+                            [](unsigned char a, unsigned char b) { return std::toupper(a) == std::toupper(b); });
+}
+
 /// Without the number before it: "ACTIVE".
 std::string_view word_of(std::string_view state) {
   const size_t colon = state.find(": ");
@@ -39,7 +45,9 @@ std::string_view word_of(std::string_view state) {
 void check_port(const InfinibandPort& port, bool asked_for, const HostFiles& files, HostReport& report) {
   const std::string detail =
       fmt::format("{}, {}, {}, {}", word_of(port.state), word_of(port.physical_state), port.rate, port.link_layer);
-  if (port.active()) {
+  if (!port.has_link_layer()) {
+    report.add(std::string(kPort), port.name(), Outcome::kOk, detail + ": for a plugin, not for NCCL's own transport");
+  } else if (port.active()) {
     report.add(std::string(kPort), port.name(), Outcome::kOk, detail);
   } else {
     report.add(std::string(kPort), port.name(), asked_for ? Outcome::kWarning : Outcome::kOk,
@@ -66,30 +74,33 @@ void check_port(const InfinibandPort& port, bool asked_for, const HostFiles& fil
 }
 
 /// NCCL takes active ports only (src/transport/net_ib/init.cc). They should be alike: the slowest sets the speed.
-void check_active(const std::vector<InfinibandPort>& selected, HostReport& report) {
+void check_active(const Settings& settings, const std::vector<InfinibandPort>& selected, HostReport& report) {
   std::set<std::string> rates;
   int64_t active = 0;
   for (const InfinibandPort& port : selected) {
-    if (port.active()) {
+    if (port.active() && port.has_link_layer()) {
       rates.insert(port.rate);
       ++active;
     }
   }
-  if (active == 0 && !selected.empty()) {
-    report.add(std::string(kPort), "", Outcome::kFailed, "no port is active: NCCL takes TCP, or fails if NCCL_NET=IB",
-               "cable, transceiver, switch port, subnet manager; or NCCL_IB_DISABLE=1 if TCP is intended");
+  if (active == 0) {
+    const bool wanted = is_word(settings.value("NCCL_NET"), "IB");
+    const bool any = std::ranges::any_of(selected, &InfinibandPort::has_link_layer);
+    if (wanted || any) {
+      report.add(std::string(kPort), wanted ? "NCCL_NET" : "", Outcome::kFailed,
+                 wanted ? "=IB: no port of this host is active, and NCCL fails" : "no port is active: NCCL takes TCP",
+                 "cable, transceiver, switch port, subnet manager; or NCCL_IB_DISABLE=1 if TCP is intended");
+    }
+    return;
   }
   if (rates.size() > 1) {
-    report.add(
-        std::string(kPort), "", Outcome::kWarning,
-        fmt::format("the active ports have different rates: {}", fmt::join(rates, ", ")),
-        "a port that negotiated less than its neighbours has a bad cable or switch port; a storage port is left out "
-        "with NCCL_IB_HCA");
+    report.add(std::string(kPort), "", Outcome::kWarning,
+               fmt::format("the active ports have different rates: {}", fmt::join(rates, ", ")),
+               "a port that negotiated less than its neighbours has a bad cable or switch port; a storage port is left "
+               "out with NCCL_IB_HCA");
   }
-  if (!rates.empty()) {
-    report.facts["InfiniBand rates"] = fmt::format("{}", fmt::join(rates, ", "));
-    report.facts["active InfiniBand ports"] = std::to_string(active);
-  }
+  report.facts["InfiniBand rates"] = fmt::format("{}", fmt::join(rates, ", "));
+  report.facts["active InfiniBand ports"] = std::to_string(active);
 }
 
 void check_setting(const std::string& setting, const std::vector<InfinibandPort>& all,
@@ -107,20 +118,21 @@ void check_setting(const std::string& setting, const std::vector<InfinibandPort>
                fmt::format("devices here: {}", fmt::join(names, ", ")));
     return;
   }
-  // "mlx5_1" selects mlx5_10 as well.
-  if (setting.find('=') == std::string::npos) {
-    for (std::string_view entry :
-         split(setting.starts_with('^') ? std::string_view(setting).substr(1) : setting, ',')) {
-      entry = entry.substr(0, entry.find(':'));
-      const bool exact = std::ranges::find(all, entry, &InfinibandPort::device) != all.end();
-      const auto other = std::ranges::find_if(
-          all, [&](const InfinibandPort& port) { return port.device.starts_with(entry) && port.device != entry; });
-      if (exact && other != all.end()) {
-        report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kWarning,
-                   fmt::format("={}: {} is a prefix, and selects {} too", setting, entry, other->device),
-                   "write = before the list: names are exact then");
-        return;
-      }
+  const bool excludes = setting.starts_with('^');
+  const bool exact = setting.find('=') != std::string::npos;
+  for (std::string_view entry : split(std::string_view(setting).substr(setting.find_first_not_of("^=")), ',')) {
+    entry = entry.substr(0, entry.find(':'));
+    const bool there = std::ranges::find(all, entry, &InfinibandPort::device) != all.end();
+    const auto other = std::ranges::find_if(
+        all, [&](const InfinibandPort& port) { return port.device.starts_with(entry) && port.device != entry; });
+    if (!there && (exact || other == all.end()) && !excludes && !entry.empty()) {
+      report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kFailed,
+                 fmt::format("={}: there is no {} here", setting, entry),
+                 "a card is missing, or the list is another node's");
+    } else if (there && !exact && other != all.end()) {  // "mlx5_1" selects mlx5_10 as well
+      report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kWarning,
+                 fmt::format("={}: {} is a prefix, and selects {} too", setting, entry, other->device),
+                 "write = before the list: names are exact then");
     }
   }
 }
@@ -153,40 +165,54 @@ bool is_selected(const InfinibandPort& port, std::string_view setting) {
   setting.remove_prefix(excludes ? 1 : 0);
   const bool exact = setting.starts_with('=');
   setting.remove_prefix(exact ? 1 : 0);
-  if (setting.empty()) {
-    return true;
-  }
-  const bool listed = std::ranges::any_of(split(setting, ','), [&](std::string_view entry) {
-    const std::vector<std::string_view> parts = split(entry, ':');
-    const bool name = exact ? port.device == parts[0] : port.device.starts_with(parts[0]);
-    return !parts[0].empty() && name && (parts.size() < 2 || parts[1].empty() || parts[1] == std::to_string(port.port));
-  });
+  // An empty list selects all (matchIfList in NCCL's src/misc/utils.cc); "^" turns it round.
+  const bool listed = setting.empty() || std::ranges::any_of(split(setting, ','), [&](std::string_view entry) {
+                        const std::vector<std::string_view> parts = split(entry, ':');
+                        const bool name = exact ? port.device == parts[0] : port.device.starts_with(parts[0]);
+                        return !parts[0].empty() && name &&
+                               (parts.size() < 2 || parts[1].empty() || parts[1] == std::to_string(port.port));
+                      });
   return listed != excludes;
+}
+
+bool uses_infiniband(const Settings& settings) {
+  const std::string_view net = settings.value("NCCL_NET");
+  return settings.integer("NCCL_IB_DISABLE", 0) == 0 && (net.empty() || is_word(net, "IB"));
 }
 
 void check_infiniband(const Settings& settings, const HostFiles& files, HostReport& report) {
   const std::vector<InfinibandPort> all = read_ports(files);
+  const std::string setting(settings.value("NCCL_IB_HCA"));
   if (all.empty()) {
-    if (settings.is_set("NCCL_IB_HCA")) {
-      report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kFailed, "is set, and this host has no InfiniBand device",
+    const bool wanted = is_word(settings.value("NCCL_NET"), "IB");
+    if (wanted || (!setting.empty() && uses_infiniband(settings))) {
+      report.add(std::string(kPort), wanted ? "NCCL_NET" : "NCCL_IB_HCA", Outcome::kFailed,
+                 "asks for InfiniBand, and this host has no device",
                  "load the driver, or let the container see /sys/class/infiniband and /dev/infiniband");
     }
     return;
   }
-  const std::string setting(settings.value("NCCL_IB_HCA"));
+  if (!uses_infiniband(settings)) {
+    const std::string_view net = settings.value("NCCL_NET");
+    const std::string_view plugin = settings.value("NCCL_NET_PLUGIN");
+    const bool by_tcp = is_word(net, "Socket") || (net.empty() && (plugin.empty() || plugin == "none"));
+    const bool usable =
+        std::ranges::any_of(all, [](const auto& port) { return port.active() && port.has_link_layer(); });
+    if (by_tcp && usable) {
+      report.add(
+          std::string(kPort), net.empty() ? "NCCL_IB_DISABLE" : "NCCL_NET", Outcome::kWarning,
+          "NCCL's InfiniBand transport is off, although this host has active ports: without a plugin, data takes TCP",
+          "remove it, unless TCP is intended");
+    }
+    return;
+  }
   std::vector<InfinibandPort> selected;
   std::ranges::copy_if(all, std::back_inserter(selected), [&](const auto& port) { return is_selected(port, setting); });
   check_setting(setting, all, selected, report);
   for (const InfinibandPort& port : selected) {
     check_port(port, !setting.empty(), files, report);
   }
-  check_active(selected, report);
-  const std::string_view net = settings.value("NCCL_NET");
-  const bool disabled = settings.integer("NCCL_IB_DISABLE", 0) != 0;
-  if (disabled || net == "Socket" || net == "socket") {
-    report.add(std::string(kPort), disabled ? "NCCL_IB_DISABLE" : "NCCL_NET", Outcome::kWarning,
-               "data takes TCP although this host has InfiniBand or RoCE ports", "remove it");
-  }
+  check_active(settings, selected, report);
 }
 
 }  // namespace stalltrace::preflight

@@ -18,12 +18,17 @@ struct InfinibandPort {
   std::string rate;            // "400 Gb/sec (4X NDR)"
   std::string link_layer;      // "InfiniBand", "Ethernet"
   [[nodiscard]] bool active() const { return state.starts_with("4:"); }
+  /// By NCCL's own InfiniBand transport. Others, such as EFA's ("Unspecified"), are for plugins.
+  [[nodiscard]] bool has_link_layer() const { return link_layer == "InfiniBand" || link_layer == "Ethernet"; }
   [[nodiscard]] std::string name() const { return device + "/" + std::to_string(port); }
 };
 
 std::vector<InfinibandPort> read_ports(const HostFiles& files);
 /// `setting` is NCCL_IB_HCA: "^=mlx5_1:1,mlx5_2"; empty selects all.
 bool is_selected(const InfinibandPort& port, std::string_view setting);
+
+/// Whether NCCL's own InfiniBand transport is switched off, or another one asked for.
+bool uses_infiniband(const Settings& settings);
 
 void check_infiniband(const Settings& settings, const HostFiles& files, HostReport& report);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <set>
 
 #include "base/text.h"
@@ -27,10 +28,36 @@ std::string names_of(const std::vector<InterfaceAddress>& addresses) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-bool is_virtual(const InterfaceAddress& one) { return one.name.starts_with("docker") || one.name.starts_with("virbr"); }
+bool is_docker(const InterfaceAddress& one) { return one.name.starts_with("docker") || one.name.starts_with("virbr"); }
+
+/// Bridges and ends of container networks usually lead to no other node; a bridge can be the uplink, too.
+bool is_inner(const InterfaceAddress& one, const HostFiles& files) {
+  constexpr std::array<std::string_view, 9> kPrefixes{"br-",    "veth", "cni", "cali",  "flannel",
+                                                      "cilium", "tun",  "lxc", "podman"};
+  std::error_code error;
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return one.name.starts_with(prefix); }) ||
+         std::filesystem::exists(fmt::format("{}/class/net/{}/bridge", files.sys, one.name), error);
+}
+
+/// Whether somebody named the interfaces, and did not only exclude some.
+bool by_name(const std::string& setting) { return setting.size() > 1 && !setting.starts_with('^'); }
+
+/// Names that select nothing, beside others that do.
+void check_names(const std::string& setting, const std::vector<InterfaceAddress>& all, HostReport& report) {
+  const InterfaceFilter filter(setting);
+  for (const std::string& name : filter.names()) {
+    const bool there = std::ranges::any_of(all, [&](const InterfaceAddress& one) {
+      return filter.exact() ? one.name == name : one.name.starts_with(name);
+    });
+    if (by_name(setting) && !there) {
+      report.add(std::string(kInterface), "NCCL_SOCKET_IFNAME", Outcome::kWarning,
+                 fmt::format("={}: there is no {} here", setting, name), "is the list another node's?");
+    }
+  }
+}
 
 void check_choice(const Settings& settings, const std::vector<InterfaceAddress>& all, const ChosenInterfaces& chosen,
-                  HostReport& report) {
+                  const HostFiles& files, HostReport& report) {
   const std::string setting(settings.value("NCCL_SOCKET_IFNAME"));
   if (chosen.addresses.empty()) {
     const std::string family(settings.value("NCCL_SOCKET_FAMILY"));
@@ -43,15 +70,21 @@ void check_choice(const Settings& settings, const std::vector<InterfaceAddress>&
                running.empty() ? "bring an interface up" : fmt::format("name one of: {}", names_of(running)));
     return;
   }
+  check_names(setting, all, report);
   for (const InterfaceAddress& one : chosen.addresses) {
     const std::string by = chosen.by_setting ? fmt::format("by NCCL_SOCKET_IFNAME={}", setting) : "by NCCL's own rule";
     const std::string detail = fmt::format("NCCL uses {} ({})", one.address, by);
     if (one.loopback) {
-      report.add(std::string(kInterface), one.name, Outcome::kFailed, detail + ": no other node reaches it",
+      report.add(std::string(kInterface), one.name, by_name(setting) ? Outcome::kWarning : Outcome::kFailed,
+                 detail + ": no other node reaches it",
                  "set NCCL_SOCKET_IFNAME to the interface between the nodes; a job on this node alone works");
-    } else if (is_virtual(one) && !chosen.by_setting) {
+    } else if (is_docker(one) && !chosen.by_setting) {
       report.add(std::string(kInterface), one.name, Outcome::kFailed, detail + ": a bridge inside this node",
                  "bring the interface between the nodes up, or name it in NCCL_SOCKET_IFNAME");
+    } else if (!chosen.by_setting && is_inner(one, files)) {
+      report.add(std::string(kInterface), one.name, Outcome::kWarning,
+                 detail + ": a bridge, or a network of containers",
+                 "if other nodes are not behind it, name the right interface in NCCL_SOCKET_IFNAME");
     } else if (one.ipv6 && one.address.starts_with("fe80:")) {
       report.add(std::string(kInterface), one.name, Outcome::kWarning, detail + ": a link-local address",
                  "give it an address, or set NCCL_SOCKET_FAMILY=AF_INET");
@@ -111,7 +144,7 @@ void check_interfaces(const Settings& settings, const std::vector<InterfaceAddre
                       HostReport& report) {
   const ChosenInterfaces chosen =
       choose_interfaces(all, settings.value("NCCL_SOCKET_IFNAME"), settings.value("NCCL_SOCKET_FAMILY"));
-  check_choice(settings, all, chosen, report);
+  check_choice(settings, all, chosen, files, report);
   for (const InterfaceAddress& one : chosen.addresses) {
     check_health(one, files, report);
   }
@@ -120,11 +153,13 @@ void check_interfaces(const Settings& settings, const std::vector<InterfaceAddre
   if (!chosen.addresses.empty()) {
     const InterfaceAddress& first = chosen.addresses.front();
     report.facts["address family"] = first.ipv6 ? "IPv6" : "IPv4";
-    if (const std::string mtu = statistic(files, first.name, "mtu"); !mtu.empty()) {
-      report.facts["MTU"] = mtu;
+  }
+  for (const InterfaceAddress& one : chosen.addresses) {
+    if (const std::string mtu = statistic(files, one.name, "mtu"); !mtu.empty()) {
+      report.facts["MTU of " + one.name] = mtu;
     }
-    if (const std::string speed = statistic(files, first.name, "speed"); !speed.empty() && speed != "-1") {
-      report.facts["speed, Mbit/s"] = speed;
+    if (const std::string speed = statistic(files, one.name, "speed"); !speed.empty() && speed != "-1") {
+      report.facts["Mbit/s of " + one.name] = speed;
     }
   }
 }

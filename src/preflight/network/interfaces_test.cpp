@@ -66,6 +66,9 @@ TEST(Interfaces, ThatNoOtherNodeReachesFail) {
   golden::expect_text(checked({v4("eth0"), v4("lo", "127.0.0.1")}, {{"NCCL_SOCKET_IFNAME", "ens"}}, host));
   golden::expect_text(checked({v4("docker0", "172.17.0.1"), v4("lo", "127.0.0.1")}, {}, host));
   golden::expect_text(checked({}, {}, host));
+  golden::expect_text(checked({v4("lo", "127.0.0.1")}, {{"NCCL_SOCKET_IFNAME", "lo"}}, host));
+  golden::expect_text(checked({v4("br-4f1a2b", "172.18.0.1"), v4("lo", "127.0.0.1")}, {}, host));
+  golden::expect_text(checked({v4("eth0"), v4("lo", "127.0.0.1")}, {{"NCCL_SOCKET_IFNAME", "=eth0,eth1"}}, host));
 }
 
 TEST(Interfaces, WithErrorsOrOfTwoKindsAreSaid) {
@@ -106,6 +109,7 @@ TEST(InfinibandPorts, AreSelectedAsNcclDoes) {
   EXPECT_TRUE(selected("mlx5_0", 2, "=mlx5_0::0:0"));
   EXPECT_FALSE(selected("mlx5_1", 1, "^=mlx5_1"));
   EXPECT_TRUE(selected("mlx5_0", 1, "^=mlx5_1"));
+  EXPECT_FALSE(selected("mlx5_0", 1, "^")) << "an empty list is all, and ^ turns it round";
 }
 
 TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreSaid) {
@@ -120,6 +124,13 @@ TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreSaid) {
   golden::expect_text(ports_checked(host, {{"NCCL_IB_HCA", "=mlx5_0"}, {"NCCL_IB_DISABLE", "1"}}));
   golden::expect_text(ports_checked(host, {{"NCCL_IB_HCA", "rocep1"}}));
   golden::expect_text(ports_checked(host, {{"NCCL_IB_HCA", "=mlx5_10"}}));
+  golden::expect_text(ports_checked(host, {{"NCCL_IB_HCA", "=mlx5_0,mlx5_7"}}));
+  EXPECT_EQ(ports_checked(host, {{"NCCL_IB_DISABLE", "1"}, {"NCCL_NET", "gIB"}}), "0 checks failed, 0 warnings.\n");
+  golden::expect_text(ports_checked(HostFolder(), {{"NCCL_NET", "ib"}}));
+  const HostFolder efa;
+  add_port(efa, "rdmap0", "4: ACTIVE\n", "100 Gb/sec (4X EDR)\n");
+  efa.write("sys/class/infiniband/rdmap0/ports/1/link_layer", "Unspecified\n");
+  golden::expect_text(ports_checked(efa, {}));
   EXPECT_EQ(ports_checked(HostFolder(), {}), "0 checks failed, 0 warnings.\n");
   golden::expect_text(ports_checked(HostFolder(), {{"NCCL_IB_HCA", "mlx5"}}));
 }

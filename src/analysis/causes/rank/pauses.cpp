@@ -70,10 +70,11 @@ bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
     size_t next = first;
     int64_t longest_ns = 0;
     int64_t sum_ns = 0;
-    int64_t to_ns = stalls[first]->window.to_ns;
+    int64_t to_ns = stalls[first]->window.from_ns;
     for (; next < stalls.size() && stalls[next]->window.from_ns - to_ns < kLongPauseNs; ++next) {
       longest_ns = std::max(longest_ns, stalls[next]->lost_ns);
-      sum_ns += stalls[next]->lost_ns;
+      // The collectives of one step may all wait for one pause.
+      sum_ns += std::max<int64_t>(0, stalls[next]->window.to_ns - std::max(to_ns, stalls[next]->lost().from_ns));
       to_ns = std::max(to_ns, stalls[next]->window.to_ns);
     }
     const bool one_pause = longest_ns >= kLongPauseNs && sum_ns <= 2 * longest_ns;

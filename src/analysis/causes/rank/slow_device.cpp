@@ -78,7 +78,8 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   finding.evidence.push_back(
       {"collective",
        static_cast<int64_t>(group.stalls.size()),
-       fmt::format("its kernels began up to {} after those of the other devices, though its CPU had called in time",
+       fmt::format("the kernels of the others waited for it for up to {}, though its CPU had called in time; they may "
+                   "have computed in the meantime, so that the job lost less",
                    format_duration(group.longest_ns)),
        {}});
   finding.remedy = fmt::format(

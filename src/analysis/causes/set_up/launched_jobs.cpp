@@ -163,8 +163,9 @@ class Builder {
 
   void add(LaunchedRank rank) {
     const NodeId node = rank.process->node_id;
-    const bool judged =
-        !callers_.contains(rank.key()) && !lossy_.contains(node) && rank.life.from_ns >= starts_.at(node);
+    const auto start = starts_.find(node);  // a damaged recording may lack the node
+    const bool judged = !callers_.contains(rank.key()) && !lossy_.contains(node) && start != starts_.end() &&
+                        rank.life.from_ns >= start->second;
     JobKey key = key_of(rank);
     const auto latest = latest_.find(key);
     if (latest != latest_.end() && !parts_[latest->second].is_over_for(rank)) {

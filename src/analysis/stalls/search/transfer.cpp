@@ -162,9 +162,9 @@ void judge_transfer(SearchState& search, const Instance& instance) {
   if (hang && !blamed.ended_job && !long_enough) {
     return declined(VerdictReason::kBelowLimit);
   }
-  const int64_t patience_ns = kLongestCallsToHang * search.baselines.longest_call_ns(instance.group);
+  const int64_t patience_ns = kHangNs + kLongestCallsToHang * search.baselines.longest_queue_ns(instance.group);
   if (hang && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote && verdict.value_ns < patience_ns) {
-    verdict.limit_ns = std::max(kHangNs, patience_ns);
+    verdict.limit_ns = patience_ns;
     return declined(VerdictReason::kMayStillCome);
   }
   Stall stall = begin_stall(search, instance, verdict);

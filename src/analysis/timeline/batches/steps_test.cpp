@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"
 #include "model/memory_source.h"
@@ -25,7 +27,7 @@ Loaded load(std::string_view shape, int steps) {
   return {std::move(cluster), std::move(timeline)};
 }
 
-TEST(Steps, AreWhatRepeats) {
+TEST(StepsOfCalls, AreWhatRepeats) {
   const Loaded shards = load("fsdp", 12);
   EXPECT_EQ(calls_in_step(shards.timeline, 0), 3 * 16) << "two AllGathers and a ReduceScatter of each unit";
   const Loaded buckets = load("ddp", 12);
@@ -37,14 +39,14 @@ TEST(Steps, AreWhatRepeats) {
   EXPECT_NE(calls_in_step(few.timeline, 0), 4 * 8 + 8 + 1);
 }
 
-TEST(Steps, ShowWhenARankHasSettled) {
+TEST(StepsOfCalls, ShowWhenARankHasSettled) {
   const Loaded loaded = load("fsdp", 12);
   const Settling settling(loaded.timeline);
   const std::optional<int64_t> settled_ns = settling.settled_ns(0);
   ASSERT_TRUE(settled_ns.has_value());
-  const Interval span = loaded.timeline.span();
-  const double share = static_cast<double>(*settled_ns - span.from_ns) / static_cast<double>(span.length());
-  EXPECT_NEAR(share, static_cast<double>(kSettlingSteps) / 12, 0.08);
+  const std::vector<Call>& calls = loaded.timeline.sequences()[loaded.timeline.sequences_of(0).front()].calls;
+  EXPECT_EQ(std::ranges::count_if(calls, [&](const Call& call) { return call.arrival_ns < *settled_ns; }),
+            kSettlingSteps * 3 * 16);
 }
 
 }  // namespace
