@@ -80,6 +80,8 @@ class RecordingsConversation final : public Conversation {
   static Status check(const std::string& file) {
     Status checked = store::check_recording(file);
     if (!checked) {
+      std::string& what = checked.error().what;
+      what = "the recording that it sends: " + what.substr(what.starts_with(file + ": ") ? file.size() + 2 : 0);
       checked.error().remedy = "see on that node: stalltrace explain FILE";
     }
     return checked;
