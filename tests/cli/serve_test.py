@@ -112,6 +112,8 @@ class Serving(Case):
         self.refused(run("query", "--nodes", served.address, "DELETE FROM node"), USAGE)
         self.refused(run("query", "--nodes", served.address, self.files[0], COUNT), USAGE)
         self.refused(run("query", "--nodes", "gpu[2-1]", COUNT), USAGE)
+        twice = run("query", "--nodes", f"{served.address},localhost:{served.port}", COUNT, "--format", "csv")
+        self.assertEqual(self.done(twice).count("node0"), 1)
 
     def test_beyond_loopback_the_token_and_the_certificate_are_needed(self):
         without = {key: value for key, value in os.environ.items() if key != "STALLTRACE_TOKEN"}
@@ -127,6 +129,9 @@ class Serving(Case):
         self.refused(run(*ask, "--token-file", token), FAILED, fingerprint)
         self.refused(run(*ask, "--tls-fingerprint", fingerprint, environment={"STALLTRACE_TOKEN": ""}), FAILED)
         self.refused(run(*ask, "--token-file", token, "--tls-fingerprint", "0" * 64), FAILED, fingerprint)
+        nothing = self.folder / "no-authority"
+        nothing.touch()
+        self.refused(run(*ask, "--token-file", token, "--tls-ca", nothing), USAGE, str(nothing))
 
     def test_it_has_no_more_rights_than_it_needs_and_leaves_nothing(self):
         if "STALLTRACE_SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
