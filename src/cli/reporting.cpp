@@ -107,4 +107,16 @@ void print_report(Console& console, const Report& report) {
   console.out(report::report_to_text(report, {.colour = console.colour_out()}));
 }
 
+void print_rows(Console& console, std::string_view text) {
+  if (!console.shows_out()) {
+    console.out(text);
+    return;
+  }
+  std::string shown;
+  for (const std::string_view line : split(text, '\n')) {
+    shown += (line.data() == text.data() ? "" : "\n") + printable(line);
+  }
+  console.out(shown);
+}
+
 }  // namespace stalltrace::cli

@@ -47,4 +47,8 @@ Result<ExplainedRecordings> open_and_explain(std::span<const std::string> paths,
 /// Prints a report as text, with colour if the output is a terminal that supports it.
 void print_report(Console& console, const Report& report);
 
+/// Prints rows with names that others chose: unchanged into a file, without control characters on a terminal (CSV keeps
+/// names as they are).
+void print_rows(Console& console, std::string_view text);
+
 }  // namespace stalltrace::cli

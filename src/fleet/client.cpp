@@ -7,6 +7,7 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -36,6 +37,7 @@ using Parser = http::response_parser<http::string_body>;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::uint32_t kMostHeaderBytes = 16 << 10;
 constexpr size_t kMostErrorBytes = 64 << 10;
+constexpr size_t kMostUnread = 64 << 10;  // what the parser leaves: a header, or a part of one
 constexpr size_t kReservedFiles = 64;
 constexpr std::chrono::milliseconds kWhileBusy{100};
 
@@ -147,7 +149,7 @@ class Client {
       co_return trusted;
     }
     stages_[i] = Stage::kAsking;
-    co_return co_await ask(*channel, node, *conversations_[i]);
+    co_return co_await ask(*channel, node, tls, *conversations_[i]);
   }
 
   [[nodiscard]] Status judge(const std::string& certificate) const {
@@ -164,7 +166,7 @@ class Client {
     return {};
   }
 
-  awaitable<Status> ask(Channel& channel, const NodeAddress& node, Conversation& conversation) {
+  awaitable<Status> ask(Channel& channel, const NodeAddress& node, bool secured, Conversation& conversation) {
     std::string received;
     std::optional<Reply> last;
     for (;;) {
@@ -178,7 +180,7 @@ class Client {
       for (bool busy = true; busy;) {
         last.emplace();
         last->sent_ns = utc_now_ns();
-        if (co_await channel.write(text_of(**question, node))) {
+        if (co_await channel.write(text_of(**question, node, secured))) {
           co_return fail("it closed the connection", "ask again");
         }
         busy = false;
@@ -194,11 +196,13 @@ class Client {
     }
   }
 
-  [[nodiscard]] std::string text_of(const Question& question, const NodeAddress& node) const {
+  [[nodiscard]] std::string text_of(const Question& question, const NodeAddress& node, bool secured) const {
     std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: stalltrace/{}\r\nAccept: */*\r\n",
                                    question.method, question.target, host_of(node), program_version());
-    if (!options_.token.empty()) {
-      text += fmt::format("Authorization: Bearer {}\r\n", options_.token);
+    // Any user of this host can own a port of loopback.
+    const std::string token = secured ? options_.token : is_loopback(node.host) ? options_.plain_token : "";
+    if (!token.empty()) {
+      text += fmt::format("Authorization: Bearer {}\r\n", token);
     }
     if (question.method == "POST") {
       text += fmt::format("Content-Type: text/plain\r\nContent-Length: {}\r\n", question.body.size());
@@ -219,6 +223,7 @@ class Client {
     parser.body_limit(std::max(question.most_bytes, kMostErrorBytes));
     parser.eager(true);
     bool ended = false;
+    bool announced = false;
     while (!parser.is_done()) {
       ErrorCode error;
       const size_t taken = received.empty() ? 0 : parser.put(asio::buffer(received), error);
@@ -232,8 +237,25 @@ class Client {
         co_return fail("what it sends is not an answer in HTTP: " + error.message(),
                        "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
       }
-      if (Status taken_in = take_in(parser, question, reply); !taken_in) {
-        co_return taken_in;
+      if (received.size() > kMostUnread) {
+        co_return fail("what it sends is not an answer in HTTP: a chunk's header, or a trailer, without end",
+                       "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
+      }
+      if (question.announced && !announced && parser.is_header_done() && parser.get().result_int() == 200) {
+        announced = true;
+        const auto size = parser.get()["Stalltrace-Bytes"];
+        const auto bytes = parse_integer({size.data(), size.size()});
+        if (Status fits = question.announced(bytes ? std::optional(*bytes) : std::nullopt); !fits) {
+          co_return fits;
+        }
+      }
+      Result<bool> more = take_in(parser, question, reply);
+      while (more && *more) {
+        co_await asio::post(io_, kAwait);
+        more = question.sink("");
+      }
+      if (!more) {
+        co_return std::unexpected(std::move(more.error()));
       }
       if (parser.is_done()) {
         break;
@@ -259,14 +281,14 @@ class Client {
     co_return Status();
   }
 
-  /// Moves what the parser has of the body to where it belongs.
-  Status take_in(Parser& parser, const Question& question, Reply& reply) {
+  /// Moves what the parser has of the body to where it belongs. True: the sink has more to do.
+  Result<bool> take_in(Parser& parser, const Question& question, Reply& reply) {
     if (!parser.is_header_done()) {
-      return {};
+      return false;
     }
     std::string& body = parser.get().body();
     if (question.sink && parser.get().result_int() == 200) {
-      Status taken = body.empty() ? Status() : question.sink(body);
+      Result<bool> taken = body.empty() ? Result<bool>(false) : question.sink(body);
       body.clear();
       return taken;
     }
@@ -278,7 +300,7 @@ class Client {
                               format_size(static_cast<int64_t>(options_.most_together))),
                   "ask for less, or fewer nodes at a time");
     }
-    return {};
+    return false;
   }
 
   std::span<const NodeAddress> nodes_;

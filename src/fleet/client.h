@@ -25,8 +25,11 @@ struct Question {
   std::string target;
   std::string body;
   size_t most_bytes = 1 << 20;  // of the reply's body
-  /// Gets the body of an answer piece by piece, instead of Reply::body; an error ends the conversation.
-  std::function<Status(std::string_view)> sink;
+  /// Gets the body of an answer piece by piece, instead of Reply::body; an error ends the conversation. True: it has
+  /// more to do with what it was given, and is called again, without bytes, after others had their turn.
+  std::function<Result<bool>(std::string_view)> sink;
+  /// Before `sink`: the number in the header Stalltrace-Bytes; nothing: it has none.
+  std::function<Status(std::optional<int64_t>)> announced;
 };
 
 /// An answer with status 200.
@@ -46,7 +49,8 @@ class Conversation {
 };
 
 struct ClientOptions {
-  std::string token;
+  std::string token;                        // sent to servers whose certificate was found right
+  std::string plain_token;                  // sent without TLS, to nodes that are named by a number of loopback
   std::vector<std::string> fingerprints;    // of certificates that are taken; empty: those that `authorities` signed
   std::string authorities;                  // certificates in PEM; empty: none
   std::chrono::milliseconds limit{10'000};  // for all of a node's conversation; all begin at the same time

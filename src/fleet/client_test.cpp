@@ -175,6 +175,79 @@ TEST(FleetQuery, AnswersHaveTheSameColumns) {
   EXPECT_EQ(answer->failed.size(), 1U);
 }
 
+std::string lines_of(const std::string& column, int rows) {
+  std::string body = R"({"recording":"a","nodes":[],"columns":[")" + column + "\"]}\n";
+  for (int i = 0; i < rows; ++i) {
+    body += "[1]\n";
+  }
+  return body + R"({"end":true,"rows":)" + std::to_string(rows) + ",\"truncated\":false}\n";
+}
+
+std::unique_ptr<RunningServer> node_that_says(const std::string& body) {
+  return std::make_unique<RunningServer>([body](const HttpRequest&) { return HttpAnswer{.body = body}; });
+}
+
+TEST(FleetQuery, AnAnswerWithoutColumnsIsAFailure) {
+  const auto empty = node_that_says("{\"end\":true,\"rows\":0,\"truncated\":false}\n");
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(empty->port())};
+  const auto answer = query_nodes(nodes, "SELECT 1", {.limit = kLimit}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->answered, 0U);
+  EXPECT_EQ(answer->failed.size(), 1U);
+}
+
+TEST(FleetQuery, MostNodesDecideOnTheColumns) {
+  const auto evil = node_that_says(lines_of("m", 1));
+  const auto one = node_that_says(lines_of("n", 1));
+  const auto two = node_that_says(lines_of("n", 1));
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(evil->port()), node_at(one->port()), node_at(two->port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = kLimit}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_THAT(rows.names, ElementsAre("node", "n"));
+  EXPECT_EQ(rows.rows.size(), 2U);
+  ASSERT_EQ(answer->failed.size(), 1U);
+  EXPECT_EQ(answer->failed[0].node, nodes[0].shown());
+}
+
+TEST(FleetQuery, ANodeGivesSoManyRowsAndNoMore) {
+  const auto many = node_that_says(lines_of("n", 100'001));
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(many->port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = std::chrono::seconds(5)}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(rows.rows.size(), 100'000U);
+  EXPECT_THAT(answer->cut, ElementsAre(nodes[0].shown()));
+}
+
+TEST(FleetQuery, AChunkHeaderWithoutEndIsNoAnswer) {
+  const BadServer endless(head("Transfer-Encoding: chunked\r\n\r\n1;" + std::string(200'000, 'x')),
+                          BadServer::Then::kHangs);
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(endless.port())};
+  const auto answer = query_nodes(nodes, "SELECT 1", {.limit = std::chrono::seconds(5)}, rows);
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_EQ(answer->failed.size(), 1U);
+  EXPECT_EQ(answer->failed[0].error.kind, ErrorKind::kCorrupt);
+}
+
+TEST(FleetQuery, WithoutTlsATokenIsSentOnlyIfItWasMeantForThat) {
+  const std::string token = "0123456789abcdef";
+  const ServingNode node({}, {.token = token});
+  const auto answered = [&](NodeAddress address, const ClientOptions& options) {
+    Rows rows;
+    const std::vector<NodeAddress> nodes{std::move(address)};
+    const auto answer = query_nodes(nodes, "SELECT 1 AS n", options, rows);
+    return answer && answer->answered == 1;
+  };
+  NodeAddress named = node.address();
+  named.host = "localhost";
+  EXPECT_TRUE(answered(node.address(), {.token = token, .plain_token = token, .limit = kLimit}));
+  EXPECT_FALSE(answered(named, {.token = token, .plain_token = token, .limit = kLimit}));
+  EXPECT_FALSE(answered(node.address(), {.token = token, .limit = kLimit}));
+}
+
 TEST(FleetQuery, TheTokenAndTheCertificateHaveToFit) {
   const auto identity = store::must(serve::make_tls_identity());
   const auto other = store::must(serve::make_tls_identity());
@@ -245,6 +318,57 @@ TEST(FleetGather, RecordingsArriveAsTheyAre) {
   EXPECT_GT(gathered.moved_bytes, 0);
 }
 
+std::string compressed_zeros(const store::TemporaryFolder& folder, size_t bytes) {
+  std::ofstream(folder / "many-zeros") << std::string(bytes, '\0');
+  auto pieces = store::must(serve::CompressedFile::open(UniqueFd(::open((folder / "many-zeros").c_str(), O_RDONLY))));
+  std::string compressed;
+  for (std::string piece = store::must(pieces->next()); !piece.empty(); piece = store::must(pieces->next())) {
+    compressed += piece;
+  }
+  return compressed;
+}
+
+TEST(ReceivedFile, AFewBytesForALargeFileAreTakenInTurns) {
+  const store::TemporaryFolder folder;
+  const auto file = store::must(ReceivedFile::create(folder / "file", 64 << 20));
+  ASSERT_TRUE(file->announce(8 << 20));
+  EXPECT_FALSE(file->announce(9 << 20));
+  auto more = file->add(compressed_zeros(folder, 8 << 20));
+  ASSERT_TRUE(more && *more);
+  EXPECT_LT(file->size_bytes(), 2 << 20);
+  while (more && *more) {
+    more = file->add("");
+  }
+  EXPECT_TRUE(more && file->finish());
+}
+
+TEST(FleetGather, ARecordingThatCantBeReadIsItsNodesFailure) {
+  const ServingNode first;
+  const store::TemporaryFolder folder;
+  const std::string zeros = compressed_zeros(folder, 4 << 20);
+  const auto node_with = [&](const std::string& announced) {
+    return std::make_unique<RunningServer>([&zeros, announced](const HttpRequest& request) {
+      if (request.path == "/v1/node") {
+        return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
+      }
+      HttpAnswer answer{.content_type = "application/zstd", .body = zeros};
+      if (!announced.empty()) {
+        answer.headers.emplace_back("Stalltrace-Bytes", announced);
+      }
+      return answer;
+    });
+  };
+  const auto garbage = node_with("4194304");
+  const auto lies = node_with("1000");
+  const auto silent = node_with("");
+  const std::vector<NodeAddress> nodes{node_at(garbage->port()), node_at(lies->port()), node_at(silent->port()),
+                                       first.address()};
+  const Gathered gathered = gather_recordings(nodes, {.client = {.limit = kLimit * 5}, .folder = folder.path()});
+  ASSERT_EQ(gathered.files.size(), 1U);
+  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(first.file()));
+  EXPECT_EQ(gathered.failed.size(), 3U);
+}
+
 TEST(ReceivedFile, TakesNoMoreThanItsLimit) {
   const store::TemporaryFolder folder;
   std::ofstream(folder / "zeros") << std::string(1 << 20, '\0');
@@ -255,7 +379,11 @@ TEST(ReceivedFile, TakesNoMoreThanItsLimit) {
   }
   const auto taken = [&](const std::string& name, int64_t most, std::string_view bytes) {
     const auto file = store::must(ReceivedFile::create(folder / name, most));
-    return file->add(bytes) && file->finish();
+    auto more = file->add(bytes);
+    while (more && *more) {
+      more = file->add("");
+    }
+    return more && file->finish();
   };
   EXPECT_TRUE(taken("whole", 1 << 20, compressed));
   EXPECT_EQ(store::bytes_of(folder / "whole").size(), size_t{1} << 20);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -11,14 +12,18 @@
 #include "fleet/node_info.h"
 #include "fleet/received_file.h"
 #include "serve/http/message.h"
+#include "store/recording_state.h"
 
 namespace stalltrace::fleet {
 namespace {
 
+constexpr int64_t kShareOfOne = 4;  // one of several nodes may take a quarter of the room
+
 /// First what the node serves, then each of its recordings.
 class RecordingsConversation final : public Conversation {
  public:
-  RecordingsConversation(std::string path, int64_t& room_bytes) : path_(std::move(path)), room_bytes_(room_bytes) {}
+  RecordingsConversation(std::string path, int64_t& room_bytes, int64_t most_bytes)
+      : path_(std::move(path)), room_bytes_(room_bytes), most_bytes_(most_bytes) {}
 
   Result<std::optional<Question>> next(Reply* last) override {
     if (last == nullptr) {
@@ -37,16 +42,29 @@ class RecordingsConversation final : public Conversation {
       }
     } else {
       ST_TRY(file_->finish());
-      room_bytes_ -= file_->size_bytes();
+      ST_TRY(check(files.back()));
     }
     if (files.size() == names_.size()) {
       file_.reset();
       return std::nullopt;
     }
     files.push_back(fmt::format("{}{}.db", path_, files.empty() ? "" : fmt::format("-{}", files.size() + 1)));
-    ST_ASSIGN(file_, ReceivedFile::create(files.back(), room_bytes_));
+    ST_ASSIGN(file_, ReceivedFile::create(files.back(), std::min(room_bytes_, most_bytes_)));
     Question question{.target = "/v1/recording?recording=" + serve::percent_encoded(names_[files.size() - 1])};
-    question.most_bytes = static_cast<size_t>(room_bytes_);
+    question.most_bytes = static_cast<size_t>(std::min(room_bytes_, most_bytes_));
+    question.announced = [this](std::optional<int64_t> bytes) -> Status {
+      if (!bytes) {
+        return fail("it does not say how large its recording is", "use the same version of stalltrace on both sides",
+                    ErrorKind::kCorrupt);
+      }
+      ST_TRY(file_->announce(*bytes));
+      if (*bytes > room_bytes_) {
+        return fail("the recordings of all nodes together are larger than what is taken", "ask fewer nodes at a time");
+      }
+      room_bytes_ -= *bytes;
+      most_bytes_ -= *bytes;
+      return {};
+    };
     question.sink = [this](std::string_view bytes) {
       moved_bytes += static_cast<int64_t>(bytes.size());
       return file_->add(bytes);
@@ -58,8 +76,20 @@ class RecordingsConversation final : public Conversation {
   int64_t moved_bytes = 0;
 
  private:
+  /// Each alone and at once: one that can't be read must not spoil the analysis of the others.
+  static Status check(const std::string& file) {
+    Status checked = store::check_recording(file);
+    if (!checked) {
+      std::string& what = checked.error().what;
+      what = "the recording that it sends: " + what.substr(what.starts_with(file + ": ") ? file.size() + 2 : 0);
+      checked.error().remedy = "see on that node: stalltrace explain FILE";
+    }
+    return checked;
+  }
+
   std::string path_;
-  int64_t& room_bytes_;
+  int64_t& room_bytes_;  // left for all nodes
+  int64_t most_bytes_;   // left for this one
   std::vector<std::string> names_;
   std::unique_ptr<ReceivedFile> file_;
 };
@@ -76,11 +106,12 @@ std::string file_name(std::string address) {
 
 Gathered gather_recordings(std::span<const NodeAddress> nodes, const GatherOptions& options) {
   int64_t room_bytes = options.most_bytes;
+  const int64_t most_bytes = nodes.size() == 1 ? room_bytes : room_bytes / kShareOfOne;
   std::vector<std::unique_ptr<RecordingsConversation>> asked;
   std::vector<Conversation*> conversations;
   for (const NodeAddress& node : nodes) {
-    asked.push_back(
-        std::make_unique<RecordingsConversation>(options.folder + "/" + file_name(node.shown()), room_bytes));
+    asked.push_back(std::make_unique<RecordingsConversation>(options.folder + "/" + file_name(node.shown()), room_bytes,
+                                                             most_bytes));
     conversations.push_back(asked.back().get());
   }
   std::vector<Status> ended = converse(nodes, conversations, options.client);

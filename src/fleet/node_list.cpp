@@ -18,6 +18,7 @@ constexpr size_t kMostNodes = 16'384;
 constexpr size_t kLargestFile = 4 << 20;
 constexpr size_t kLongestName = 253;  // of DNS
 constexpr size_t kMostDigits = 9;
+constexpr std::ptrdiff_t kMostBrackets = 8;  // of one item
 
 std::unexpected<Error> refuse(std::string_view item, std::string_view why) {
   return fail(fmt::format("node list: '{}': {}", item.substr(0, 100), why),
@@ -105,6 +106,9 @@ class List {
     if (rest.starts_with('[') && rest.ends_with(']') && rest.find(':') != std::string_view::npos) {
       return add({.host = std::string(rest.substr(1, rest.size() - 2)), .port = port, .wants_tls = tls}, item);
     }
+    if (std::ranges::count(rest, '[') > kMostBrackets) {
+      return refuse(item, fmt::format("more than {} brackets", kMostBrackets));
+    }
     return expand("", rest, item, {.port = port, .wants_tls = tls});
   }
 
@@ -141,17 +145,18 @@ class List {
   }
 
   Status add(NodeAddress node, std::string_view item) {
+    if (named_++ == kMostNodes) {  // also the same one again: a short list can name one without end
+      return refuse(item, fmt::format("more than {} nodes", kMostNodes));
+    }
     if (!known_.insert({node.host, node.port}).second) {
       return {};
-    }
-    if (nodes_.size() == kMostNodes) {
-      return refuse(item, fmt::format("more than {} nodes", kMostNodes));
     }
     nodes_.push_back(std::move(node));
     return {};
   }
 
   std::vector<NodeAddress> nodes_;
+  size_t named_ = 0;
   std::set<std::pair<std::string, uint16_t>> known_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "fleet/resolve.h"
 #include "store/testing/test_support.h"
 
 namespace stalltrace::fleet {
@@ -46,6 +47,37 @@ TEST(NodeList, FilesAndSlurm) {
   EXPECT_THAT(shown("slurm"), ElementsAre("gpu1:7700", "gpu2:7700", "login:7700"));
   ::unsetenv("SLURM_JOB_NODELIST");
   EXPECT_THAT(shown("slurm"), ElementsAre());
+}
+
+TEST(NodeList, ShortListsOfManyNodesEnd) {
+  std::string repeated = "a";
+  for (int i = 0; i < 40; ++i) {
+    repeated += "[1,1]";
+  }
+  EXPECT_FALSE(parse_node_list(repeated));
+  EXPECT_FALSE(parse_node_list("a[1,1][1,1][1,1][1,1][1,1][1,1][1-100][1-100]"));
+  std::string deep = "a";
+  for (int i = 0; i < 1'000'000; ++i) {
+    deep += "[1]";
+  }
+  EXPECT_FALSE(parse_node_list(deep));
+}
+
+TEST(NodeList, ANodeThatIsNamedTwiceIsAskedOnce) {
+  std::vector<NodeAddress> nodes{{.host = "127.0.0.1", .port = 1, .addresses = {"127.0.0.1"}},
+                                 {.host = "localhost", .port = 1, .addresses = {"::1", "127.0.0.1"}},
+                                 {.host = "localhost", .port = 2, .addresses = {"::1", "127.0.0.1"}},
+                                 {.host = "a", .port = 1, .addresses = {"10.0.0.1", "10.0.0.2"}},
+                                 {.host = "b", .port = 1, .addresses = {"10.0.0.2", "10.0.0.1"}},
+                                 {.host = "c", .port = 1, .addresses = {"10.0.0.2"}},
+                                 {.host = "unknown", .port = 1},
+                                 {.host = "unknown2", .port = 1}};
+  const std::vector<SameNode> same = leave_out_same(nodes);
+  ASSERT_EQ(same.size(), 2U);
+  EXPECT_EQ(same[0].kept, "127.0.0.1:1");
+  EXPECT_EQ(same[0].left_out, "localhost:1");
+  EXPECT_EQ(same[1].left_out, "c:1");
+  EXPECT_EQ(nodes.size(), 6U);
 }
 
 TEST(NodeList, WhatIsNone) {

@@ -3,15 +3,22 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
+#include "base/clock.h"
 #include "serve/http/row_lines.h"
 
 namespace stalltrace::fleet {
 namespace {
 
+constexpr int64_t kMostRows = serve::RowLimits{}.rows;  // of one node: a server gives no more
+constexpr int64_t kRowsPerCheck = 1024;
+constexpr size_t kLongestName = 253;     // of DNS
 constexpr size_t kMostBytes = 17 << 20;  // a little more than a server sends (serve::RowLimits)
 
 class SqlConversation final : public Conversation {
@@ -36,34 +43,100 @@ class SqlConversation final : public Conversation {
   int64_t limit_ms_;
 };
 
-/// The rows of one node, kept until all of them were read.
+using Columns = std::vector<std::string>;
+
+/// Reads a node's answer: checks it with `rows` null, else delivers its rows, each with the node's name before it.
 class NodeRows final : public serve::RowLinesSink {
  public:
-  explicit NodeRows(std::string address) : address_(std::move(address)) {}
+  NodeRows(std::string address, int64_t deadline_ns, RowSink* rows)
+      : address_(std::move(address)), deadline_ns_(deadline_ns), sink_(rows), row_(1) {}
 
-  Status recording(std::string_view name, std::span<const std::string> nodes,
-                   const std::vector<std::string>& names) override {
+  Status recording(std::string_view name, std::span<const std::string> nodes, const Columns& names) override {
     if (columns && *columns != names) {
       return fail("its recordings answer with different columns", "name the columns instead of SELECT *");
     }
     columns = names;
-    recording_ = nodes.size() == 1 && !nodes[0].empty() ? nodes[0] : fmt::format("{}/{}", address_, name);
+    row_.resize(1);
+    row_[0] = nodes.size() == 1 && !nodes[0].empty() ? nodes[0].substr(0, kLongestName)
+                                                     : fmt::format("{}/{}", address_, name.substr(0, kLongestName));
     return {};
   }
   Status row(std::span<const Value> values) override {
-    std::vector<Value> row{recording_};
-    row.insert(row.end(), values.begin(), values.end());
-    rows.push_back(std::move(row));
-    return {};
+    if (count_++ == kMostRows) {
+      full = true;
+      return fail("more rows than are taken");
+    }
+    if (sink_ == nullptr) {
+      return count_ % kRowsPerCheck == 0 && monotonic_now_ns() > deadline_ns_
+                 ? Status(fail("its answer took too long to read", "ask for less, or allow more with --node-timeout"))
+                 : Status();
+    }
+    row_.resize(1);
+    row_.insert(row_.end(), values.begin(), values.end());
+    ST_ASSIGN(const bool wanted, sink_->row(row_));
+    stopped = !wanted;
+    return wanted ? Status() : Status(fail("no more rows are wanted"));
   }
 
-  std::optional<std::vector<std::string>> columns;
-  std::vector<std::vector<Value>> rows;
+  std::optional<Columns> columns;
+  bool full = false;     // the rows after the first ones were left
+  bool stopped = false;  // by the sink
 
  private:
   std::string address_;
-  std::string recording_;
+  int64_t deadline_ns_;
+  RowSink* sink_;
+  std::vector<Value> row_;
+  int64_t count_ = 0;
 };
+
+struct Checked {
+  std::string lines;
+  Columns columns;
+  bool truncated = false;
+};
+
+Result<Checked> check(const NodeAddress& node, std::string lines, int64_t deadline_ns) {
+  NodeRows rows(node.shown(), deadline_ns, nullptr);
+  Result<bool> truncated = serve::read_row_lines(lines, rows);
+  if (!truncated && !rows.full) {
+    return std::unexpected(std::move(truncated.error()));
+  }
+  if (!rows.columns) {
+    return fail("it answers without columns", "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
+  }
+  return Checked{std::move(lines), *std::move(rows.columns), rows.full || *truncated};
+}
+
+/// Reads the answers, the short ones first: one that takes long to read leaves no time for those behind it.
+std::vector<Result<Checked>> check_all(std::span<const NodeAddress> nodes, std::vector<Result<std::string>> answers,
+                                       int64_t limit_ns) {
+  const int64_t deadline_ns = monotonic_now_ns() + limit_ns;
+  std::vector<size_t> order(nodes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return answers[i] ? answers[i]->size() : 0; });
+  std::vector<Result<Checked>> all(nodes.size());
+  for (const size_t i : order) {
+    all[i] = answers[i] ? check(nodes[i], *std::move(answers[i]), deadline_ns)
+                        : Result<Checked>(std::unexpected(std::move(answers[i].error())));
+  }
+  return all;
+}
+
+/// Those that most nodes answer with; of two that as many do, the first.
+std::optional<Columns> columns_of_most(std::span<const Result<Checked>> answers) {
+  std::map<Columns, size_t> votes;
+  for (const auto& answer : answers) {
+    votes[answer ? answer->columns : Columns()] += answer ? 1 : 0;
+  }
+  std::optional<Columns> most;
+  for (const auto& answer : answers) {
+    if (answer && (!most || votes[answer->columns] > votes[*most])) {
+      most = answer->columns;
+    }
+  }
+  return most;
+}
 
 }  // namespace
 
@@ -78,33 +151,38 @@ Result<FleetAnswer> query_nodes(std::span<const NodeAddress> nodes, std::string_
     conversations.push_back(asked.back().get());
   }
   std::vector<Status> ended = converse(nodes, conversations, options);
+  std::vector<Result<std::string>> received;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    received.push_back(ended[i] ? Result<std::string>(std::move(asked[i]->lines))
+                                : std::unexpected(std::move(ended[i].error())));
+  }
+  auto answers = check_all(nodes, std::move(received), options.limit.count() * kNsPerMs);
   FleetAnswer answer;
-  std::optional<std::vector<std::string>> columns;
+  const std::optional<Columns> columns = columns_of_most(answers);
+  if (columns) {
+    Columns names{"node"};
+    names.insert(names.end(), columns->begin(), columns->end());
+    ST_TRY(sink.columns(names));
+  }
   bool wanted = true;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    NodeRows rows(nodes[i].shown());
-    Result<bool> truncated = ended[i] ? serve::read_row_lines(std::exchange(asked[i]->lines, {}), rows)
-                                      : Result<bool>(std::unexpected(std::move(ended[i].error())));
-    if (truncated && columns && rows.columns != columns) {
-      truncated = fail("it answers with other columns than the first node", "name the columns instead of SELECT *");
+    if (answers[i] && answers[i]->columns != *columns) {
+      answers[i] = fail("it answers with other columns than most nodes", "name the columns instead of SELECT *");
     }
-    if (!truncated) {
-      answer.failed.push_back({nodes[i].shown(), std::move(truncated.error())});
+    if (!answers[i]) {
+      answer.failed.push_back({nodes[i].shown(), std::move(answers[i].error())});
       continue;
     }
     ++answer.answered;
-    if (*truncated) {
+    if (answers[i]->truncated) {
       answer.cut.push_back(nodes[i].shown());
     }
-    if (!columns) {
-      columns = rows.columns;
-      std::vector<std::string> names{"node"};
-      names.insert(names.end(), columns->begin(), columns->end());
-      ST_TRY(sink.columns(names));
-    }
-    for (const std::vector<Value>& row : rows.rows) {
-      if (wanted) {
-        ST_ASSIGN(wanted, sink.row(row));
+    if (wanted) {
+      NodeRows rows(nodes[i].shown(), 0, &sink);
+      auto delivered = serve::read_row_lines(std::exchange(answers[i]->lines, {}), rows);
+      wanted = !rows.stopped;
+      if (!delivered && !rows.stopped && !rows.full) {
+        return std::unexpected(std::move(delivered.error()));
       }
     }
   }

@@ -25,8 +25,9 @@ struct FleetAnswer {
 };
 
 /// Delivers the rows of all nodes, in the order of `nodes`, with a first column `node`: the name that the recording
-/// gives its node, else the address. A node of which not all can be read, or whose columns are not those of the first
-/// that answered, counts as failed and has no rows. Errors are those of `sink`.
+/// gives its node, else the address. A node of which not all can be read, or whose columns are not those of
+/// most that answered, counts as failed and has no rows. Reading the answers may take as long as asking for them.
+/// Errors are those of `sink`.
 Result<FleetAnswer> query_nodes(std::span<const NodeAddress> nodes, std::string_view sql, const ClientOptions& options,
                                 RowSink& sink);
 

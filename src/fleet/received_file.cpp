@@ -13,6 +13,7 @@
 namespace stalltrace::fleet {
 namespace {
 
+constexpr int64_t kBytesAtOnce = 1 << 20;
 constexpr int kLargestWindowLog = 23;  // 8 MiB: what level 1 to 19 use. A sender can't choose how much memory we take
 
 std::unexpected<Error> not_a_recording(std::string_view why) {
@@ -49,11 +50,22 @@ Result<std::unique_ptr<ReceivedFile>> ReceivedFile::create(const std::string& pa
   return std::unique_ptr<ReceivedFile>(new ReceivedFile(std::move(file), most_bytes));
 }
 
-Status ReceivedFile::add(std::string_view compressed) {
+Status ReceivedFile::announce(int64_t bytes) {
+  if (bytes < 0 || bytes > most_bytes_) {
+    return not_a_recording(fmt::format("larger than the {} that are taken", format_size(most_bytes_)));
+  }
+  most_bytes_ = bytes;
+  announced_ = bytes;
+  return {};
+}
+
+Result<bool> ReceivedFile::add(std::string_view compressed) {
+  waiting_ += compressed;
   std::string output(ZSTD_DStreamOutSize(), '\0');
-  ZSTD_inBuffer from{compressed.data(), compressed.size(), 0};
+  ZSTD_inBuffer from{waiting_.data(), waiting_.size(), 0};
   bool full = false;
-  while (from.pos < from.size || full) {
+  const int64_t end_bytes = size_bytes_ + kBytesAtOnce;
+  while ((from.pos < from.size || full) && size_bytes_ < end_bytes) {
     if (ended_) {
       return not_a_recording("followed by other bytes");
     }
@@ -71,9 +83,14 @@ Status ReceivedFile::add(std::string_view compressed) {
     ended_ = left == 0;
     full = !ended_ && to.pos == to.size;
   }
-  return {};
+  const bool more = full || from.pos < from.size;
+  waiting_.erase(0, from.pos);
+  return more;
 }
 
-Status ReceivedFile::finish() const { return ended_ ? Status() : Status(not_a_recording("cut short")); }
+Status ReceivedFile::finish() const {
+  const bool whole = ended_ && (!announced_ || size_bytes_ == *announced_);
+  return whole ? Status() : Status(not_a_recording("cut short"));
+}
 
 }  // namespace stalltrace::fleet

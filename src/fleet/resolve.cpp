@@ -173,6 +173,32 @@ bool is_loopback(const std::string& number) {
              : ::inet_pton(AF_INET6, number.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
+std::vector<SameNode> leave_out_same(std::vector<NodeAddress>& nodes) {
+  std::vector<SameNode> same;
+  std::map<std::pair<std::string, uint16_t>, std::string> known;
+  std::vector<NodeAddress> kept;
+  for (NodeAddress& node : nodes) {
+    std::vector<std::string> used(node.addresses.begin(), node.addresses.begin() + (node.addresses.empty() ? 0 : 1));
+    // A name of this host stands for both kinds of loopback. Other names with several addresses are of many hosts.
+    if (std::ranges::all_of(node.addresses, is_loopback)) {
+      used = node.addresses;
+    }
+    const auto first = std::ranges::find_if(used, [&](const std::string& address) {
+      return known.contains({address, node.port});
+    });
+    if (first != used.end()) {
+      same.push_back({known[{*first, node.port}], node.shown()});
+      continue;
+    }
+    for (const std::string& address : used) {
+      known[{address, node.port}] = node.shown();
+    }
+    kept.push_back(std::move(node));
+  }
+  nodes = std::move(kept);
+  return same;
+}
+
 void resolve(std::vector<NodeAddress>& nodes, std::chrono::milliseconds limit) {
   const auto deadline = steady_clock::now() + limit;
   const Addresses hosts = parse_hosts(read_file("/etc/hosts", kLargestAnswer).value_or(""));

@@ -24,4 +24,13 @@ std::map<std::string, std::vector<std::string>> parse_hosts(std::string_view tex
 
 bool is_loopback(const std::string& number);
 
+/// A node that was named in two ways, as "localhost:7700,127.0.0.1:7700".
+struct SameNode {
+  std::string kept;
+  std::string left_out;
+};
+/// Leaves out nodes at whose address and port an earlier one is. To be called after resolve(). What nodes say of
+/// themselves doesn't count: one could say that it is another, which would then be left out.
+std::vector<SameNode> leave_out_same(std::vector<NodeAddress>& nodes);
+
 }  // namespace stalltrace::fleet

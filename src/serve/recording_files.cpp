@@ -17,6 +17,8 @@
 namespace stalltrace::serve {
 namespace {
 
+constexpr int kMostRowBytes = 1 << 20;  // several are answered at once
+
 class FileSnapshot final : public Snapshot {
  public:
   static Result<std::shared_ptr<FileSnapshot>> open(std::span<const std::string> paths) {
@@ -110,9 +112,11 @@ class RecordingFiles final : public Recordings {
     return snapshot;
   }
 
-  Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) override {
+  Status query(std::string_view name, std::string_view sql, const QueryEnd& end, RowSink& sink) override {
     ST_ASSIGN(const size_t which, index_of(name));
-    return store::query_recording(paths_[which], sql, {.time_limit_ns = time_limit_ns}, sink);
+    const store::QueryOptions options{
+        .time_limit_ns = end.time_limit_ns, .cancelled = end.cancelled, .most_row_bytes = kMostRowBytes};
+    return store::query_recording(paths_[which], sql, options, sink);
   }
 
   Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) override {

@@ -3,6 +3,7 @@
 // nodes can take the place of files.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -64,8 +65,12 @@ class Recordings {
   /// The current state of all; with `name`, of this one alone. Kept until the recordings change, unless one of them is
   /// being written. For one request: another asks again.
   virtual Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name = {}) = 0;
+  struct QueryEnd {
+    int64_t time_limit_ns = 0;
+    const std::atomic<bool>* cancelled = nullptr;  // once it is set; null: only at the time limit
+  };
   /// Runs one statement on one of them (store/query.h).
-  virtual Status query(std::string_view name, std::string_view sql, int64_t time_limit_ns, RowSink& sink) = 0;
+  virtual Status query(std::string_view name, std::string_view sql, const QueryEnd& end, RowSink& sink) = 0;
   /// One state of it as a file, for which a copy in `folder` may be needed (store/copy.h).
   virtual Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) = 0;
 };

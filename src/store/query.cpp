@@ -86,6 +86,13 @@ std::unexpected<Error> fail_sql(Database& db, const Asked& asked) {
   return fail(std::move(what), std::move(remedy), ErrorKind::kUsage);
 }
 
+std::unexpected<Error> fail_large(const Asked& asked) {
+  const std::string most =
+      asked.options.most_row_bytes > 0 ? " than " + format_size(asked.options.most_row_bytes) : " than SQLite takes";
+  return fail("query: a value or a row is larger" + most, "ask for less of it: substr(), or fewer columns",
+              ErrorKind::kUsage);
+}
+
 std::unexpected<Error> fail_query(Database& db, const Asked& asked) {
   const int code = sqlite3_errcode(db.get()) & 0xff;
   switch (code) {
@@ -94,6 +101,8 @@ std::unexpected<Error> fail_query(Database& db, const Asked& asked) {
     case SQLITE_INTERRUPT:
       return fail(fmt::format("query stopped after its time limit of {}", format_duration(asked.options.time_limit_ns)),
                   "narrow it by time or add a LIMIT", ErrorKind::kInterrupted);
+    case SQLITE_TOOBIG:
+      return fail_large(asked);
     case SQLITE_ERROR:
       return fail_sql(db, asked);
     default:
@@ -155,7 +164,13 @@ Status deliver(Database& db, Statement& statement, const Asked& asked, RowSink& 
   std::vector<Value> values(static_cast<size_t>(count));
   int code = SQLITE_DONE;
   while ((code = statement.step()) == SQLITE_ROW) {
+    int64_t bytes = 0;
     for (int i = 0; i < count; ++i) {
+      const int type = sqlite3_column_type(statement.get(), i);
+      bytes += type == SQLITE_TEXT || type == SQLITE_BLOB ? sqlite3_column_bytes(statement.get(), i) : 0;
+      if (asked.options.most_row_bytes > 0 && bytes > asked.options.most_row_bytes) {
+        return fail_large(asked);
+      }
       values[static_cast<size_t>(i)] = value_of(statement.get(), i);
     }
     ST_ASSIGN(const bool more, sink.row(values));
@@ -170,6 +185,9 @@ Status deliver(Database& db, Statement& statement, const Asked& asked, RowSink& 
 
 Status run_query(Database& db, const std::string& path, std::string_view sql, const QueryOptions& options,
                  RowSink& sink) {
+  if (options.most_row_bytes > 0) {
+    sqlite3_limit(db.get(), SQLITE_LIMIT_LENGTH, options.most_row_bytes);
+  }
   const Asked asked{path, sql, options};
   ST_ASSIGN(Statement statement, prepare_one(db, asked));
   return deliver(db, statement, asked, sink);
@@ -178,6 +196,7 @@ Status run_query(Database& db, const std::string& path, std::string_view sql, co
 Status query_recording(const std::string& path, std::string_view sql, const QueryOptions& options, RowSink& sink) {
   const int64_t deadline_ns = options.time_limit_ns > 0 ? monotonic_now_ns() + options.time_limit_ns : 0;
   ST_ASSIGN(Database db, open_for_reading(path, ReaderKind::kQuery, deadline_ns));
+  db.cancel_with(options.cancelled);
   return run_query(db, path, sql, options, sink);
 }
 

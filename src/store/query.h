@@ -3,6 +3,7 @@
 // time limit.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +14,9 @@
 namespace stalltrace::store {
 
 struct QueryOptions {
-  int64_t time_limit_ns = 60'000'000'000;  // 0: no limit
+  int64_t time_limit_ns = 60'000'000'000;        // 0: no limit
+  const std::atomic<bool>* cancelled = nullptr;  // ends the query once it is set, like the time limit
+  int most_row_bytes = 0;  // of texts and blobs, of one row and of each value on the way; 0: no limit
 };
 
 /// Runs one statement on the recording at `path`. Errors: SQLite's message about the SQL, with the similar table name

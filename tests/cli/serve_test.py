@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stalltrace serve`, and the verbs that ask serving nodes."""
 
+import contextlib
 import glob
 import json
 import os
@@ -111,6 +112,8 @@ class Serving(Case):
         self.refused(run("query", "--nodes", served.address, "DELETE FROM node"), USAGE)
         self.refused(run("query", "--nodes", served.address, self.files[0], COUNT), USAGE)
         self.refused(run("query", "--nodes", "gpu[2-1]", COUNT), USAGE)
+        twice = run("query", "--nodes", f"{served.address},localhost:{served.port}", "SELECT 1", "--format", "csv")
+        self.assertEqual(len(self.done(twice).splitlines()), 2)
 
     def test_beyond_loopback_the_token_and_the_certificate_are_needed(self):
         without = {key: value for key, value in os.environ.items() if key != "STALLTRACE_TOKEN"}
@@ -126,6 +129,9 @@ class Serving(Case):
         self.refused(run(*ask, "--token-file", token), FAILED, fingerprint)
         self.refused(run(*ask, "--tls-fingerprint", fingerprint, environment={"STALLTRACE_TOKEN": ""}), FAILED)
         self.refused(run(*ask, "--token-file", token, "--tls-fingerprint", "0" * 64), FAILED, fingerprint)
+        nothing = self.folder / "no-authority"
+        nothing.touch()
+        self.refused(run(*ask, "--token-file", token, "--tls-ca", nothing), USAGE, str(nothing))
 
     def test_it_has_no_more_rights_than_it_needs_and_leaves_nothing(self):
         if "STALLTRACE_SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
@@ -145,9 +151,11 @@ class Serving(Case):
 
     def test_signals_end_it_at_once(self):
         served = self.serve(self.files[0])
-        with socket.create_connection(("127.0.0.1", served.port)) as asking:
+        with contextlib.ExitStack() as clients:  # some wait for a worker
             sql = b"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
-            asking.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(sql) + sql)
+            for _ in range(20):
+                asking = clients.enter_context(socket.create_connection(("127.0.0.1", served.port)))
+                asking.sendall(b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(sql) + sql)
             time.sleep(0.2)
             begin = time.monotonic()
             self.assertEqual(served.close(), DONE)

@@ -33,9 +33,10 @@ std::vector<Flag> NodeFlags::flags() {
       text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
 }
 
-Result<NodeFlags::Target> NodeFlags::prepare() const {
+Result<NodeFlags::Target> NodeFlags::prepare(Console& console) const {
   Target target;
   ST_ASSIGN(target.client.token, serve::load_token(token_file_));
+  target.client.plain_token = token_file_.empty() ? "" : target.client.token;
   for (const std::string& text : fingerprints_) {
     auto fingerprint = serve::parse_fingerprint(text);
     if (!fingerprint) {
@@ -49,11 +50,18 @@ Result<NodeFlags::Target> NodeFlags::prepare() const {
       return with_context("--tls-ca", std::move(authorities.error()));
     }
     target.client.authorities = *std::move(authorities);
+    if (target.client.authorities.find("-----BEGIN ") == std::string::npos) {
+      return fail(fmt::format("--tls-ca: {} has no certificate in PEM", authorities_file_),
+                  "give the certificate of the authority that signed those of the nodes", ErrorKind::kUsage);
+    }
   }
   target.client.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns_));
   ST_ASSIGN(target.nodes, fleet::parse_node_list(nodes_));
   const int64_t begin_ns = monotonic_now_ns();
   fleet::resolve(target.nodes, target.client.limit / 2);
+  for (const fleet::SameNode& same : fleet::leave_out_same(target.nodes)) {
+    console.note(fmt::format("asked once: {} is {}", same.left_out, same.kept));
+  }
   const auto taken = std::chrono::nanoseconds(monotonic_now_ns() - begin_ns);
   target.client.limit -= std::chrono::floor<std::chrono::milliseconds>(taken);
   return target;

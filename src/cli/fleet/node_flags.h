@@ -29,9 +29,9 @@ class NodeFlags {
     std::vector<fleet::NodeAddress> nodes;
     fleet::ClientOptions client;
   };
-  /// Reads token, certificates and node list, and looks up names. To be called before rights are given up and before
-  /// the first thread is started.
-  [[nodiscard]] Result<Target> prepare() const;
+  /// Reads token, certificates and node list, and looks up names; says which are the same node. To be called before
+  /// rights are given up and before the first thread is started.
+  [[nodiscard]] Result<Target> prepare(Console& console) const;
 
   /// Names the nodes that failed, each with its reason. An error where none answered, or not all did with
   /// --require-all.

@@ -73,7 +73,7 @@ class ExplainVerb final : public Subcommand {
  private:
   /// Adds the recordings of the nodes to `files_`. Their folder is kept as long as what is returned.
   Result<std::optional<DisposableFolder>> gather(Console& console) {
-    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare());
+    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare(console));
     ST_ASSIGN(DisposableFolder folder, DisposableFolder::make("stalltrace-nodes-"));
     confine_to_reading(files_, folder.path() + "/", Makes::kFile, Network::kConnects);
     fleet::Gathered gathered =

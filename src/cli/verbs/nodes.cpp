@@ -10,6 +10,7 @@
 #include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
+#include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
 #include "fleet/node_info.h"
 #include "report/query_format.h"
@@ -34,7 +35,7 @@ class NodesVerb final : public Subcommand {
     return all;
   }
   Result<int> run(Console& console) override {
-    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare());
+    ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare(console));
     confine_to_reading({}, "", Makes::kFile, Network::kConnects);
     const fleet::NodesAnswer answer = fleet::ask_nodes(target.nodes, target.client);
     const Status judged = nodes_.judge(console, answer.failed, target.nodes.size());
@@ -47,8 +48,8 @@ class NodesVerb final : public Subcommand {
 
  private:
   Status print(Console& console, const fleet::NodesAnswer& answer) const {
-    const auto formatter = report::make_query_formatter(*report::query_format_from_text(format_),
-                                                        [&console](std::string_view text) { console.out(text); });
+    const auto formatter = report::make_query_formatter(
+        *report::query_format_from_text(format_), [&console](std::string_view text) { print_rows(console, text); });
     ST_TRY(formatter->columns({"address", "version", "clock_ms", "clock_error_ms", "recording", "nodes", "state",
                                "from", "to", "collectives", "lost_events"}));
     for (const fleet::NodeAnswer& node : answer.answered) {

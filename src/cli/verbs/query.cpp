@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/process/command.h"
-#include "base/text.h"
 #include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
+#include "cli/reporting.h"
 #include "cli/verbs/verbs.h"
 #include "fleet/outliers.h"
 #include "fleet/query.h"
@@ -39,15 +39,6 @@ class WhileRead final : public RowSink {
   RowSink& next_;
   const Console& console_;
 };
-
-/// CSV keeps names unchanged, which is right only for a file.
-std::string for_terminal(std::string_view text) {
-  std::string shown;
-  for (const std::string_view line : split(text, '\n')) {
-    shown += (line.data() == text.data() ? "" : "\n") + printable(line);
-  }
-  return shown;
-}
 
 class QueryVerb final : public Subcommand {
  public:
@@ -83,15 +74,13 @@ class QueryVerb final : public Subcommand {
     ST_TRY(check_arguments());
     NodeFlags::Target target;
     if (nodes_.given()) {
-      ST_ASSIGN(target, nodes_.prepare());
+      ST_ASSIGN(target, nodes_.prepare(console));
       confine_to_reading({}, "", Makes::kFile, Network::kConnects);
     } else {
       confine_to_reading(std::span(&file_, 1));
     }
-    const auto formatter =
-        report::make_query_formatter(*report::query_format_from_text(format_), [&console](std::string_view text) {
-          console.shows_out() ? console.out(for_terminal(text)) : console.out(text);
-        });
+    const auto formatter = report::make_query_formatter(
+        *report::query_format_from_text(format_), [&console](std::string_view text) { print_rows(console, text); });
     WhileRead printed(*formatter, console);
     fleet::OutlierSink outliers(outliers_, printed);
     RowSink& last = outliers_.empty() ? static_cast<RowSink&>(printed) : outliers;

@@ -48,7 +48,7 @@ Json json_of(const Value& value) {
 Json objects(Recordings& recordings, std::string_view recording, std::string_view sql,
              std::span<const std::string_view> names) {
   Rows found;
-  if (!recordings.query(recording, sql, kInfoLimitNs, found)) {
+  if (!recordings.query(recording, sql, {.time_limit_ns = kInfoLimitNs}, found)) {
     return {};
   }
   Json all = Json::array();
@@ -67,7 +67,7 @@ Json first_of(Json rows) { return rows.size() == 0 ? Json() : (*rows.values())[0
 std::vector<std::string> node_names(Recordings& recordings, std::string_view recording) {
   Rows found;
   std::vector<std::string> names;
-  if (recordings.query(recording, "SELECT name FROM node ORDER BY node_id", kInfoLimitNs, found)) {
+  if (recordings.query(recording, "SELECT name FROM node ORDER BY node_id", {.time_limit_ns = kInfoLimitNs}, found)) {
     for (const auto& row : found.rows) {
       const auto* name = std::get_if<std::string>(row.data());
       names.push_back(name == nullptr ? "" : *name);
@@ -183,7 +183,8 @@ HttpAnswer Api::query(const HttpRequest& request) {
   for (const std::string& name : *meant) {
     lines.begin_recording(name, node_names(recordings_, name));
     const int64_t left_ns = std::max<int64_t>(deadline_ns - monotonic_now_ns(), 1);
-    if (const Status asked = recordings_.query(name, request.body, left_ns, lines); !asked) {
+    const Recordings::QueryEnd end{.time_limit_ns = left_ns, .cancelled = request.gone};
+    if (const Status asked = recordings_.query(name, request.body, end, lines); !asked) {
       return answer_of_error(asked.error());
     }
     if (lines.truncated()) {
@@ -193,10 +194,13 @@ HttpAnswer Api::query(const HttpRequest& request) {
   return {.content_type = "application/x-ndjson", .body = lines.take()};
 }
 
-HttpAnswer Api::findings(const HttpRequest& /*request*/) {
+HttpAnswer Api::findings(const HttpRequest& request) {
   const std::unique_lock turn(analysis_, kWaitForAnalysis);
   if (!turn) {
     return answer_of_error(503, "another analysis is still running", "ask again later");
+  }
+  if (request.gone != nullptr && *request.gone) {
+    return answer_of_error(503, "nobody waits for this analysis", "");
   }
   auto snapshot = recordings_.snapshot();
   if (!snapshot) {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <zstd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -49,6 +51,24 @@ class HttpApi : public testing::Test {
   std::unique_ptr<Recordings> recordings_;
   std::unique_ptr<Api> api_;
 };
+
+TEST_F(HttpApi, ValuesAndRowsHaveASize) {
+  EXPECT_EQ(query("SELECT length(zeroblob(1000000))").status, 200);
+  EXPECT_EQ(query("SELECT zeroblob(15000000)").status, 400);
+  EXPECT_EQ(query("SELECT length(zeroblob(15000000))").status, 400);
+  EXPECT_EQ(query("SELECT zeroblob(600000), zeroblob(600000)").status, 400);
+}
+
+TEST_F(HttpApi, AQueryEndsWhenItsClientLeaves) {
+  const std::atomic<bool> gone = true;
+  HttpRequest request{.method = "POST",
+                      .path = "/v1/query",
+                      .body = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+                      .gone = &gone};
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(api_->answer(request).status, 504);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
 
 TEST_F(HttpApi, SqlIsRunOnEachRecording) {
   const HttpAnswer answer = query("SELECT count(*) AS n, 5.0 AS real FROM collective", "");

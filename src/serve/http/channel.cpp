@@ -2,6 +2,7 @@
 #include "serve/http/channel.h"
 
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
@@ -31,6 +32,13 @@ class ChannelOn : public Channel {
       }
     });
   }
+  [[nodiscard]] bool peer_closed() override {
+    tcp_info info{};
+    socklen_t size = sizeof info;
+    const int socket = stream_.lowest_layer().native_handle();
+    return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state != TCP_ESTABLISHED;
+  }
+  void never_expires() override { timer_.cancel(); }
   [[nodiscard]] bool expired() const override { return expired_; }
 
   Awaitable<ErrorCode> read(std::string& to) override {

@@ -25,7 +25,11 @@ class Channel {
 
   /// From now on everything together may take this long; then the connection is closed, and what waits fails.
   virtual void expires_after(std::chrono::milliseconds limit) = 0;
+  /// No limit until the next one is set.
+  virtual void never_expires() = 0;
   [[nodiscard]] virtual bool expired() const = 0;
+  /// The other side has closed the connection, or its half of it. Known without reading.
+  [[nodiscard]] virtual bool peer_closed() = 0;
   /// Of a server, or of a client. Nothing to do without TLS.
   virtual Awaitable<ErrorCode> accept_tls() = 0;
   virtual Awaitable<ErrorCode> connect_tls(const std::string& host) = 0;

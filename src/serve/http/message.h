@@ -2,6 +2,7 @@
 // A request and its answer, without their transport.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <string>
@@ -18,6 +19,7 @@ struct HttpRequest {
   std::string path;                          // "/v1/query", decoded
   std::map<std::string, std::string> query;  // "?limit=10", decoded; of two with one name the last counts
   std::string body;
+  const std::atomic<bool>* gone = nullptr;  // set once nobody waits for the answer; null: not known
 };
 
 struct HttpAnswer {

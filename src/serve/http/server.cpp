@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -35,16 +36,30 @@ using Header = http::request_header<>;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAfterAcceptError{100};
+constexpr std::chrono::milliseconds kWatchInterval{50};
 
-/// "127.0.0.1:7700", "localhost": names that only this host gives itself. A page of a browser that reaches us under a
-/// name of its own (DNS rebinding) comes with that name.
+bool is_digits(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+/// "127.0.0.1:7700", "localhost", "[::1]:7700": names that only this host gives itself. A page of a browser that
+/// reaches us under a name of its own (DNS rebinding) comes with that name.
 bool is_own_host(std::string_view host) {
-  if (host.starts_with('[')) {
-    return true;  // a number of IPv6
+  const size_t bracket = host.find(']');
+  const size_t colon = host.find(':', host.starts_with('[') && bracket != std::string_view::npos ? bracket : 0);
+  if (colon != std::string_view::npos && !is_digits(host.substr(colon + 1))) {
+    return false;
   }
-  const std::string name(host.substr(0, host.rfind(':')));
+  const std::string name(host.substr(0, colon));
   in_addr number{};
-  return name == "localhost" || ::inet_pton(AF_INET, name.c_str(), &number) == 1;
+  return beast::iequals(name, "localhost") || name == "[::1]" ||
+         (::inet_pton(AF_INET, name.c_str(), &number) == 1 && ntohl(number.s_addr) >> 24 == IN_LOOPBACKNET);
+}
+
+/// Of a browser, for a page of another site; its fetches without CORS have no Origin.
+bool is_of_other_site(const Header& header) {
+  const auto site = header["Sec-Fetch-Site"];
+  return !site.empty() && site != "none" && site != "same-origin";
 }
 
 /// Why a request is refused before its body is read; nothing: it is not.
@@ -58,12 +73,16 @@ std::optional<HttpAnswer> refusal(const Header& header, const std::string& token
       (header.version() >= 11 && header.count(http::field::host) == 0)) {
     return answer_of_error(400, "a header is missing or given twice", "send Host once");
   }
-  if (header.find(http::field::origin) != header.end()) {
+  const auto length = header.find(http::field::content_length);
+  if (length != header.end() && !is_digits({length->value().data(), length->value().size()})) {
+    return answer_of_error(400, "Content-Length is not one number", "send it once");
+  }
+  if (header.find(http::field::origin) != header.end() || is_of_other_site(header)) {
     return answer_of_error(403, "this API is not for pages in a browser", "ask it with a program");
   }
   if (token.empty()) {
-    const auto host = header[http::field::host];
-    if (!host.empty() && !is_own_host({host.data(), host.size()})) {
+    const auto host = header.find(http::field::host);
+    if (host != header.end() && !is_own_host({host->value().data(), host->value().size()})) {
       return answer_of_error(403, "the Host header is not an address of this host", "ask 127.0.0.1 or localhost");
     }
     return std::nullopt;
@@ -198,7 +217,8 @@ class BeastServer final : public HttpServer {
       const Envelope envelope{.http_1_1 = !parser.is_header_done() || parser.get().version() >= 11,
                               .keep = !answer && parser.keep_alive()};
       if (!answer) {
-        answer = co_await answer_of(parser.release());
+        channel.never_expires();  // the handler has limits of its own
+        answer = co_await answer_of(channel, parser.release());
       }
       more = co_await send(channel, *std::move(answer), envelope) && envelope.keep;
     }
@@ -229,7 +249,32 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  awaitable<HttpAnswer> answer_of(http::request<http::string_body> message) {
+  /// Looks now and then whether the client still waits. In a shared pointer, as its timer may fire once more.
+  struct Watch : std::enable_shared_from_this<Watch> {
+    Watch(asio::io_context& io, Channel& watched) : timer(io), channel(watched) {}
+    void start() {
+      timer.expires_after(kWatchInterval);
+      timer.async_wait([self = shared_from_this()](beast::error_code error) {
+        if (error || self->ended) {
+          return;
+        }
+        self->gone = self->channel.peer_closed();
+        if (!self->gone) {
+          self->start();
+        }
+      });
+    }
+    void end() {
+      ended = true;
+      timer.cancel();
+    }
+    asio::steady_timer timer;
+    Channel& channel;
+    bool ended = false;  // the channel may be no more
+    std::atomic<bool> gone = false;
+  };
+
+  awaitable<HttpAnswer> answer_of(Channel& channel, http::request<http::string_body> message) {
     HttpRequest request{.method = std::string(message.method_string()), .body = std::move(message.body())};
     const auto target = message.target();
     if (Status read = read_target({target.data(), target.size()}, request); !read) {
@@ -241,9 +286,15 @@ class BeastServer final : public HttpServer {
       co_return busy;
     }
     ++waiting_;
-    std::function<HttpAnswer()> work = [this, &request] { return handler_(request); };
+    const auto watch = std::make_shared<Watch>(io_, channel);
+    request.gone = &watch->gone;
+    watch->start();
+    std::function<HttpAnswer()> work = [this, &request] {
+      return *request.gone ? answer_of_error(503, "nobody waits for the answer", "") : handler_(request);
+    };
     HttpAnswer answer = co_await by_worker(std::move(work), answer_of_error(500, "no memory is left", "ask for less"));
     --waiting_;
+    watch->end();
     co_return answer;
   }
 

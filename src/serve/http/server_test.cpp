@@ -50,6 +50,13 @@ TEST(Server, RefusesWhatIsNoRequest) {
            {400, get("/", "Host: a\r\nHost: localhost\r\n")},
            {403, get("/", "Host: rebound.example\r\n")},
            {403, get("/", "Host: localhost\r\nOrigin: http://page.example\r\n")},
+           {403, get("/", "Host: \r\n")},
+           {403, get("/", "Host: [evil.com]\r\n")},
+           {403, get("/", "Host: localhost:evil.com\r\n")},
+           {403, get("/", "Host: 1.2.3.4\r\n")},
+           {403, get("/", "Host: 127.0.0.1:\r\n")},
+           {403, get("/", "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n")},
+           {400, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 8, 8\r\n\r\nabcdefgh"},
            {431, get("/", "Host: localhost\r\nX: " + large + "\r\n")},
            {413, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 101\r\n\r\n"},
            {400, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"}}) {
@@ -101,6 +108,46 @@ TEST(Server, DoesNotWaitForSlowClients) {
     EXPECT_EQ(slow.receive(), "") << part;
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3)) << part;
   }
+}
+
+TEST(Server, TheLimitOfARequestIsNotThatOfItsAnswer) {
+  const RunningServer server(
+      [](const HttpRequest& request) {
+        std::this_thread::sleep_for(milliseconds(150));
+        return echo(request);
+      },
+      {.request_limit = milliseconds(50)});
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/"))), 200);
+}
+
+TEST(Server, WorkOfClientsThatLeftIsCancelledOrNeverBegun) {
+  std::atomic<int> begun = 0;
+  std::atomic<int> cancelled = 0;
+  const RunningServer server(
+      [&](const HttpRequest& request) {
+        ++begun;
+        for (int i = 0; request.path == "/long" && !*request.gone && i < 500; ++i) {
+          std::this_thread::sleep_for(milliseconds(10));
+        }
+        cancelled += *request.gone ? 1 : 0;
+        return echo(request);
+      },
+      {.workers = 1});
+  {
+    std::vector<std::unique_ptr<RawConnection>> leaving;
+    for (int i = 0; i < 5; ++i) {
+      leaving.push_back(std::make_unique<RawConnection>(server.port()));
+      leaving.back()->send(get("/long"));
+    }
+    for (int i = 0; i < 500 && begun == 0; ++i) {
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/quick"))), 200);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+  EXPECT_GE(cancelled, 1);
+  EXPECT_EQ(begun, cancelled + 1);
 }
 
 TEST(Server, HasSoManyConnectionsAndNoMore) {

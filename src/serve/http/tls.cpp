@@ -9,6 +9,7 @@
 #include <openssl/rand.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <memory>
@@ -94,6 +95,11 @@ Result<TlsIdentity> load_tls_identity(const std::string& certificate_path, const
   prepare_tls();
   TlsIdentity identity;
   ST_ASSIGN(identity.certificate, read_file(certificate_path, kLargestPem));
+  ST_ASSIGN(const UniqueFd key_file, open_regular(key_path));
+  struct stat status {};
+  if (::fstat(key_file.get(), &status) != 0 || (status.st_mode & 077) != 0) {
+    return fail(key_path + ": others may read this key, or change it", fmt::format("chmod 600 {}", key_path));
+  }
   ST_ASSIGN(identity.key, read_file(key_path, kLargestPem));
   const auto bio_of = [](const std::string& pem) {
     return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));

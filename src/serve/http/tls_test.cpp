@@ -30,6 +30,7 @@ TEST(Tls, ACertificateIsLoadedWithItsKey) {
   EXPECT_FALSE(load_tls_identity(certificate, folder / "nothing"));
   EXPECT_FALSE(load_tls_identity(certificate, write(folder / "text", "no key")));
   EXPECT_FALSE(load_tls_identity(key, key));
+  EXPECT_FALSE(load_tls_identity(certificate, write(folder / "open", made->key, 0666)));
 }
 
 TEST(Tls, FingerprintsAsPeopleCopyThem) {

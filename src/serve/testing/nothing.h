@@ -14,7 +14,8 @@ class NoRecordings final : public Recordings {
  public:
   std::vector<Info> list() override { return {}; }
   Result<std::shared_ptr<Snapshot>> snapshot(std::string_view /*name*/) override { return fail("there is nothing"); }
-  Status query(std::string_view /*name*/, std::string_view /*sql*/, int64_t /*limit*/, RowSink& /*sink*/) override {
+  Status query(std::string_view /*name*/, std::string_view /*sql*/, const QueryEnd& /*end*/,
+               RowSink& /*sink*/) override {
     return fail("there is nothing");
   }
   Result<UniqueFd> open_copy(std::string_view /*name*/, const std::string& /*folder*/) override {

@@ -231,6 +231,9 @@ int64_t size_with_log(const std::string& path) {
 int interrupts(void* context) {
   Guard& guard = *static_cast<Guard*>(context);
   guard.steps += kStepsPerCheck;
+  if (guard.cancelled != nullptr && *guard.cancelled) {
+    return 1;
+  }
   if (guard.deadline_ns != 0 && monotonic_now_ns() > guard.deadline_ns) {
     return 1;
   }

@@ -3,6 +3,7 @@
 // a program for SQLite, and its pages can form an endless tree. Internal to store/.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -25,9 +26,10 @@ enum class ReaderKind : uint8_t {
 /// The limits of one connection, with the same lifetime.
 struct Guard {
   ReaderKind kind = ReaderKind::kVerb;
-  std::string path;         // kVerb and kMerge: the file whose size bounds the work
-  int64_t deadline_ns = 0;  // on the monotonic clock; 0: none
-  int64_t steps = 0;        // of SQLite's virtual machine since the last Database::restart_guard
+  std::string path;                              // kVerb and kMerge: the file whose size bounds the work
+  int64_t deadline_ns = 0;                       // on the monotonic clock; 0: none
+  const std::atomic<bool>* cancelled = nullptr;  // stops the work once it is set; null: nothing does
+  int64_t steps = 0;                             // of SQLite's virtual machine since the last Database::restart_guard
 };
 
 /// Sets the limits of a connection that reads an untrusted file, before its first statement: no code of the schema

@@ -94,6 +94,8 @@ Status Database::guard(Guard limits, const std::string& settings) {
   return watched;
 }
 
+void Database::cancel_with(const std::atomic<bool>* cancelled) { guard_->cancelled = cancelled; }
+
 void Database::restart_guard() {
   if (guard_) {
     guard_->steps = 0;

@@ -67,6 +67,8 @@ class Database {
   Status guard(Guard limits, const std::string& settings = {});
   /// The work so far no longer counts against the limits: another request begins.
   void restart_guard();
+  /// Stops what runs on the connection once `cancelled` is set; null: nothing does. Only on a guarded connection.
+  void cancel_with(const std::atomic<bool>* cancelled);
 
  private:
   std::unique_ptr<Guard> guard_;  // null: none; outlives the connection

@@ -114,7 +114,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
       return fail(fmt::format("out of time after {} of {} recordings", asked, names.size()),
                   "name one recording, narrow the query, or give more timeout_s", ErrorKind::kInterrupted);
     }
-    ST_TRY(recordings.query(name, text_of(arguments, "sql"), left_ns, rows));
+    ST_TRY(recordings.query(name, text_of(arguments, "sql"), {.time_limit_ns = left_ns}, rows));
     ++asked;
   }
   Json data =
