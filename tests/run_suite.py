@@ -72,12 +72,13 @@ def repeat_failed(loader, reporter):
     second = {}
     for case in failed:
         test, _, text, _ = case
-        print(f"second attempt of {test.id()}", flush=True)
+        name = getattr(test, "test_case", test).id()  # of a part of a case (subTest), the whole case
+        print(f"second attempt of {name}", flush=True)
         again = Reporter()
-        loader.loadTestsFromName(test.id()).run(again)
+        loader.loadTestsFromName(name).run(again)
         if [outcome for _, outcome, _, _ in again.cases] == ["passed"]:
             reporter.cases[reporter.cases.index(case)] = again.cases[0]
-            second[test.id()] = text
+            second[name] = text
     return second
 
 

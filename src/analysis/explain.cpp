@@ -238,7 +238,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   const auto waiting = std::stable_partition(
       failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
   report.findings.insert(report.findings.begin(), failures.begin(), waiting);
-  note_findings(findings, static_cast<size_t>(waiting - failures.begin()), decisions);
+  const auto failed_before = static_cast<size_t>(waiting - failures.begin());
   report.findings.insert(report.findings.end(), waiting, failures.end());
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
@@ -258,7 +258,8 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
       ST_TRY(resolve(options.window, report));
     }
   }
-  ST_TRY(add_device_errors(names.source(), report));
+  ST_ASSIGN(const size_t errors_before, add_device_errors(names.source(), report));
+  note_findings(findings, errors_before + failed_before, decisions);
   ST_TRY(add_dumped_stacks(names.source(), report.findings));
   ST_TRY(add_benchmarks(names.source(), report));
   if (search.watched) {

@@ -158,9 +158,10 @@ inline constexpr double kLateDominance = 0.6;
 /// late only there is not reported ...
 inline constexpr int64_t kSettlingInstances = 40;
 /// ... or in so many steps, where a rank's calls show which of them are a step: with tensor parallelism one has
-/// hundreds
-/// ...
+/// hundreds ...
 inline constexpr int64_t kSettlingSteps = 5;
+/// ... but no longer than this, since what looks like a step may be ten of them (a job that logs in every tenth) ...
+inline constexpr int64_t kSettlingLongestNs = 60 * kNsPerSecond;
 /// ... unless it is late for longer than that takes.
 inline constexpr int64_t kSettlingNs = 5 * kNsPerSecond;
 /// Among several ranks one is last more often by chance: the late rank's part of all lateness must exceed the part that
@@ -179,7 +180,8 @@ inline constexpr double kRareShare = 0.05;
 inline constexpr double kRareWorkShare = 0.8;
 /// Any rank evaluates, saves or compiles now and then. While most of its lateness is in so few pauses, or in no larger
 /// share of the steps than above, and each of them is that long, it is not known to be a fault: the severity is
-/// `waiting`.
+/// `waiting`. Three is what a minute of an ordinary job has (one evaluation, one checkpoint, one compilation); in a
+/// recording of few steps they must be the smaller half. What is shorter than a second is no such phase.
 inline constexpr size_t kFewPauses = 3;
 inline constexpr int64_t kLongPauseNs = kNsPerSecond;
 /// One end of a link is the culprit if it shows the fault on at least this many links in one direction.

@@ -93,7 +93,9 @@ std::vector<std::string> temporary_folders() {
 bool is_our_plugin(const std::string& chosen) {
   for (const std::string& path : candidates_of(chosen)) {
     std::error_code error;
-    if (fs::is_regular_file(path, error)) {  // links are followed, like in the dynamic linker
+    // Links are followed, like in the dynamic linker. What is too large is a program of that name, which the linker
+    // passes over as well.
+    if (fs::is_regular_file(path, error) && fs::file_size(path, error) <= kLargestPlugin) {
       const Result<std::string> content = read_file(path, kLargestPlugin);
       return content && content->find(kOurWords) != std::string::npos;
     }

@@ -59,6 +59,12 @@ TEST_F(Plugin, AnothersUnderOurNameIsNotOurs) {
   EXPECT_FALSE(is_our_plugin("stalltrace"));
 }
 
+TEST_F(Plugin, AProgramOfItsNameIsPassedOver) {
+  ASSERT_TRUE(write_file(place_ + "/stalltrace", "a program"));
+  fs::resize_file(place_ + "/stalltrace", 100U << 20);
+  EXPECT_TRUE(is_our_plugin("stalltrace"));
+}
+
 TEST_F(Plugin, WhereTheFileIsNotFoundTheNameCounts) {
   EXPECT_TRUE(is_our_plugin(std::string(kProfilerPluginFile)));
   EXPECT_TRUE(is_our_plugin("stalltrace"));

@@ -68,8 +68,8 @@ class Impatient final : public serve::Recordings {
   Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) override {
     return files_->open_copy(name, folder);
   }
-  Status query(std::string_view name, std::string_view sql, int64_t limit_ns, RowSink& sink) override {
-    return files_->query(name, sql, std::min(limit_ns, 100 * kNsPerMs), sink);
+  Status query(std::string_view name, std::string_view sql, const QueryEnd& end, RowSink& sink) override {
+    return files_->query(name, sql, {std::min(end.time_limit_ns, 100 * kNsPerMs), end.cancelled}, sink);
   }
 
  private:

@@ -2,6 +2,7 @@
 #include "analysis/causes/open_wait.h"
 
 #include <algorithm>
+#include <csignal>
 
 #include "analysis/timeline/instance.h"
 
@@ -37,11 +38,10 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
   return longest_ns;
 }
 
-bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
-  const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
-  if (group.location.culprit != kNoMember && ended(group.location.culprit)) {
-    return true;
-  }
+namespace {
+
+/// The ranks that wait in the call that the group's stall is about.
+std::vector<MemberIndex> waiting_in(const AnalysisContext& context, const CauseGroup& group) {
   const Stall& stall = nearest(group);
   std::vector<MemberIndex> inside;
   for (const uint32_t index : context.timeline.groups()[stall.group].sequences) {
@@ -50,25 +50,44 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
       inside.push_back(sequence.member);
     }
   }
-  return !inside.empty() && std::ranges::all_of(inside, ended);
+  return inside;
 }
 
-namespace {
-
-/// The awaited rank was asked to end after another one had failed: that it did not come any more proves nothing.
+/// The awaited rank was asked to end after another one had failed: that it did not come any more proves nothing. But
+/// where that one gave up waiting for it, it does.
 bool ended_by_another(const AnalysisContext& context, const CauseGroup& group) {
   if (group.location.culprit == kNoMember) {
     return false;
   }
   const Member& awaited = context.cluster.member(group.location.culprit);
-  return awaited.exit_ns && was_asked_to_end(awaited.exit_signal, awaited.exit_code) &&
-         std::ranges::any_of(context.cluster.members(), [&](const Member& other) {
-           return other.attempt == awaited.attempt && other.exit_ns && *other.exit_ns < *awaited.exit_ns &&
-                  failed_by_itself(other);
-         });
+  if (!awaited.exit_ns || !was_asked_to_end(awaited.exit_signal, awaited.exit_code)) {
+    return false;
+  }
+  const std::vector<MemberIndex> inside = waiting_in(context, group);
+  const std::vector<Member>& members = context.cluster.members();
+  for (size_t index = 0; index < members.size(); ++index) {
+    const Member& other = members[index];
+    // A time-out ends a rank by an exit code, or by abort().
+    const bool for_waiting = (other.exit_signal.value_or(SIGABRT) == SIGABRT) &&
+                             std::ranges::find(inside, static_cast<MemberIndex>(index)) != inside.end();
+    if (!for_waiting && other.attempt == awaited.attempt && other.exit_ns && *other.exit_ns < *awaited.exit_ns &&
+        failed_by_itself(other)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
+
+bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
+  const auto ended = [&](MemberIndex member) { return context.cluster.member(member).exit_ns.has_value(); };
+  if (group.location.culprit != kNoMember && ended(group.location.culprit)) {
+    return true;
+  }
+  const std::vector<MemberIndex> inside = waiting_in(context, group);
+  return !inside.empty() && std::ranges::all_of(inside, ended);
+}
 
 bool may_still_come(const AnalysisContext& context, const CauseGroup& group) {
   return !group.ended_job && (!processes_ended(context, group) || ended_by_another(context, group)) &&

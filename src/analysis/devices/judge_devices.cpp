@@ -80,7 +80,8 @@ class Judge {
  public:
   Judge(const DeviceLogs& logs, Report& report) : logs_(logs), report_(report) {}
 
-  void judge() {
+  /// Returns the number of findings that were put before those of the report.
+  size_t judge() {
     for (const DeviceLog& device : logs_.devices()) {
       sort(device);
     }
@@ -95,8 +96,10 @@ class Judge {
         findings, [](const Finding& finding) { return finding.culprit && finding.culprit->rank.has_value(); });
     std::vector<Finding>& all = report_.findings;
     all.insert(all.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
+    const auto before = static_cast<size_t>(others.begin() - findings.begin());
     all.insert(all.begin(), std::make_move_iterator(findings.begin()), std::make_move_iterator(others.begin()));
     add_notes();
+    return before;
   }
 
  private:
@@ -335,19 +338,19 @@ class Judge {
 
 }  // namespace
 
-Status add_device_errors(EventSource& source, Report& report) {
+Result<size_t> add_device_errors(EventSource& source, Report& report) {
   ST_ASSIGN(const DeviceLogs logs, DeviceLogs::read(source, report));
   if (logs.count() == 0) {
-    return {};
+    return 0;
   }
-  Judge(logs, report).judge();
+  const size_t before = Judge(logs, report).judge();
   if (report.nodes == 0) {
     report.nodes = logs.count();
     report.range = logs.range();
     report.judged_range = report.range;
   }
   report.healthy = report.findings.empty();
-  return {};
+  return before;
 }
 
 }  // namespace stalltrace::analysis

@@ -8,7 +8,8 @@
 
 namespace stalltrace::analysis {
 
-/// Adds findings and notes on the kernel messages of `source` to the report, whose other findings are known.
-Status add_device_errors(EventSource& source, Report& report);
+/// Adds findings and notes on the kernel messages of `source` to the report, whose other findings are known. Returns
+/// how many findings it has put before them.
+Result<size_t> add_device_errors(EventSource& source, Report& report);
 
 }  // namespace stalltrace::analysis

@@ -51,8 +51,8 @@ Baselines Baselines::learn(const Timeline& timeline) {
           steps[kind_of(timeline, instance, *step)].add(step->period_ns);
         }
         (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
+        known.longest_queue_ns = std::max(known.longest_queue_ns, queue_ns(instance));
       }
-      known.longest_queue_ns = std::max(known.longest_queue_ns, queue_ns(instance));
       if (pair) {
         (pair_waits ? *pair_waits : pair_waits.emplace()).add(instance.late_ns());
       }

@@ -29,8 +29,9 @@ class WaitRows {
   void finish();
 
  private:
-  static constexpr size_t kMostThreads =
-      65'536;  // bounds the memory: beyond it, all open waits are visited as they are
+  void make_room();
+
+  static constexpr size_t kMostThreads = 65'536;  // bounds the memory
 
   struct Thread {
     std::optional<WaitSpan> open;

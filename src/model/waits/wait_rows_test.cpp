@@ -55,15 +55,36 @@ TEST(WaitRows, ThreadsOfTwoNodesAreTwo) {
 }
 
 TEST(WaitRows, MemoryIsBounded) {
-  size_t open = 0;
-  WaitRows waits([&](const WaitSpan& row, int64_t /*over_ns*/) { open += row.open ? 1 : 0; });
+  int64_t open = 0;
+  int64_t for_ever = 0;
+  WaitRows waits([&](const WaitSpan& /*row*/, int64_t over_ns) {
+    ++open;
+    for_ever += over_ns == kForever ? 1 : 0;
+  });
   constexpr int32_t kThreads = 200'000;
   for (int32_t tid = 1; tid <= kThreads; ++tid) {
     waits.add(wait(tid, 5, true, tid));
   }
-  EXPECT_GT(open, 100'000U);
+  EXPECT_GT(open, 100'000);
+  EXPECT_EQ(for_ever, 0) << "a row of its end may follow";
   waits.finish();
-  EXPECT_EQ(open, static_cast<size_t>(kThreads));
+  EXPECT_EQ(open, kThreads);
+}
+
+TEST(WaitRows, ThreadsWhoseWaitsHaveEndedTakeNoRoom) {
+  std::vector<Visited> visits;
+  WaitRows waits([&](const WaitSpan& row, int64_t over_ns) {
+    if (row.tid == 1) {
+      visits.push_back({row.timestamp_ns, row.window_ns, row.open, over_ns});
+    }
+  });
+  waits.add(wait(10, 5, true, 1));
+  for (int32_t tid = 2; tid <= 100'000; ++tid) {
+    waits.add(wait(10 + tid, 5, false, tid));
+  }
+  waits.add(wait(10, 150'000, false, 1));
+  waits.finish();
+  EXPECT_EQ(visits, (All{{10, 150'000, false, kForever}}));
 }
 
 }  // namespace

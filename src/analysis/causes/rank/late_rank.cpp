@@ -64,9 +64,8 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
     return {};
   }
   const int64_t steps = steps_of(context, group);
-  const bool pauses = is_rare_pause(context, group);
   const bool few = share_of(group.instances, steps) <= kRareShare;
-  const std::vector<const Stall*> most = few || pauses ? group.stalls : longest_stalls(group);
+  const std::vector<const Stall*> most = few ? group.stalls : longest_stalls(group);
   Spent spent;
   for (const Stall* stall : most) {
     const Spent one = spent_in(context, *stall);
@@ -75,7 +74,7 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
     spent.disk_ns += one.disk_ns;
   }
   const bool known = spent.on_cpu_ns > 0 || most.size() == group.stalls.size();
-  return known && spent.computing() && (pauses || share_of(static_cast<int64_t>(most.size()), steps) <= kRareShare)
+  return known && spent.computing() && share_of(static_cast<int64_t>(most.size()), steps) <= kRareShare
              ? most
              : std::vector<const Stall*>();
 }

@@ -52,7 +52,7 @@ std::vector<const Stall*> longest_stalls(const CauseGroup& group) {
 
 int64_t steps_of(const AnalysisContext& context, const CauseGroup& group) {
   const int64_t instances = instances_of(context, group.stalls);
-  const std::optional<int64_t> calls = calls_in_step(context.timeline, group.location.culprit);
+  const std::optional<int64_t> calls = context.settling.calls_of_step(group.location.culprit);
   if (!calls || *calls == 1) {
     return instances;
   }
@@ -83,8 +83,10 @@ bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
     all_ns += sum_ns;
     first = next;
   }
+  // A rank that is late in most steps of a short recording, or of a live window, does not pause now and then.
+  const int64_t steps = steps_of(context, group);
   const bool few =
-      pauses <= static_cast<int64_t>(kFewPauses) || share_of(pauses, steps_of(context, group)) <= kRareShare;
+      (pauses <= static_cast<int64_t>(kFewPauses) && 2 * pauses <= steps) || share_of(pauses, steps) <= kRareShare;
   return pauses > 0 && few && share_of(in_pauses_ns, all_ns) >= kRareWorkShare;
 }
 
@@ -101,7 +103,7 @@ void describe_pauses(const AnalysisContext& context, const CauseGroup& group, Fi
 }
 
 std::optional<int64_t> step_length_ns(const AnalysisContext& context, MemberIndex member) {
-  const std::optional<int64_t> step = calls_in_step(context.timeline, member);
+  const std::optional<int64_t> step = context.settling.calls_of_step(member);
   const int64_t calls = calls_of(context, member);
   if (!step || *step == 1 || calls < *step) {
     return std::nullopt;

@@ -9,37 +9,65 @@
 #include "analysis/causes/rank/activity.h"
 #include "analysis/causes/rank/chance.h"
 #include "analysis/causes/rank/pauses.h"
+#include "analysis/intervals.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-/// How long its device waited for others in other communicators, in the step before: it passes their lateness on.
-int64_t waited_elsewhere_ns(const AnalysisContext& context, const Stall& stall, MemberIndex member) {
+/// Ranks of the collective whose time elsewhere is compared.
+constexpr size_t kPeersCompared = 8;
+
+/// The step before the stall's end, as far as the rank's calls show it.
+Interval step_before(const AnalysisContext& context, const Stall& stall, MemberIndex member) {
   const std::optional<int64_t> step_ns = step_length_ns(context, member);
-  const int64_t from_ns = stall.window.to_ns - step_ns.value_or(stall.window.length());
-  int64_t waited_ns = 0;
-  Instance instance;
+  return {stall.window.to_ns - step_ns.value_or(stall.window.length()), stall.window.to_ns};
+}
+
+struct Elsewhere {
+  int64_t inside_ns = 0;       // of collectives of other communicators
+  bool all_ranks_seen = true;  // of these communicators
+};
+
+Elsewhere time_elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval step) {
+  Elsewhere found;
   for (const uint32_t index : context.timeline.sequences_of(member)) {
     const CallSequence& sequence = context.timeline.sequences()[index];
+    if (sequence.group == stall.group) {
+      continue;
+    }
     auto call = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
-                                     [&](const Call& one) { return one.arrival_ns < stall.window.to_ns; });
-    for (int64_t n = 0; sequence.group != stall.group && call != sequence.calls.begin() && n < kCallsElsewhere; ++n) {
+                                     [&](const Call& one) { return one.arrival_ns < step.to_ns; });
+    for (int64_t n = 0; call != sequence.calls.begin() && n < kCallsElsewhere; ++n) {
       --call;
-      const int64_t number = sequence.first_number() + (call - sequence.calls.begin());
-      if (!call->present || !read_instance(context.timeline, sequence.group, number, instance) || !instance.by_device) {
-        continue;
-      }
-      if (instance.last_arrival_ns < from_ns) {
+      if (call->arrival_ns < step.from_ns - step.length()) {
         break;
       }
-      const auto own = std::ranges::find(instance.seen, index, &Arrival::sequence);
-      const bool before = own != instance.seen.end() && instance.last_arrival_ns <= stall.window.to_ns;
-      waited_ns += before ? instance.last_arrival_ns - own->arrival_ns : 0;
+      const int64_t inside_ns = call->present ? intersect({call->arrival_ns, call->end_ns()}, step).length() : 0;
+      found.inside_ns += inside_ns;
+      found.all_ranks_seen =
+          found.all_ranks_seen && (inside_ns == 0 || context.timeline.groups()[sequence.group].all_took_part);
     }
   }
-  return waited_ns;
+  return found;
+}
+
+/// How much longer than the other ranks of the collective its device was inside of collectives of other communicators:
+/// it passes on what they waited for, a late rank there or a slow network.
+int64_t longer_elsewhere_ns(const AnalysisContext& context, const Stall& stall, MemberIndex member, int64_t own_ns) {
+  std::vector<int64_t> others;
+  for (const MemberIndex other : stall.members) {
+    if (other != member && others.size() < kPeersCompared) {
+      others.push_back(time_elsewhere(context, stall, other, step_before(context, stall, member)).inside_ns);
+    }
+  }
+  if (others.empty()) {
+    return 0;
+  }
+  const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+  std::ranges::nth_element(others, middle);
+  return own_ns - *middle;
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
@@ -51,11 +79,16 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   hypothesis.coverage = kSlowDeviceConfidence;
   hypothesis.why = fmt::format("the device of {} began {} after the others, and its CPU had called in time",
                                short_name(context.cluster, member), format_duration(stall.lost_ns));
-  if (const int64_t waited_ns = waited_elsewhere_ns(context, stall, member);
-      share_of(waited_ns, stall.to_explain_ns()) >= kCoverage) {
+  const Elsewhere elsewhere = time_elsewhere(context, stall, member, step_before(context, stall, member));
+  if (const int64_t longer_ns = longer_elsewhere_ns(context, stall, member, elsewhere.inside_ns);
+      share_of(longer_ns, stall.to_explain_ns()) >= kCoverage) {
     hypothesis.dismissed = true;
     hypothesis.why +=
-        fmt::format("; in the step before it waited {} for others in other communicators", format_duration(waited_ns));
+        fmt::format("; in the step before it was in other communicators' collectives for {} longer than others",
+                    format_duration(longer_ns));
+  } else if (!elsewhere.all_ranks_seen) {
+    hypothesis.applies = false;  // it may have waited there for a rank that was not recorded
+    hypothesis.why += "; in the step before it was in collectives of ranks that are not all recorded";
   }
   out.push_back(std::move(hypothesis));
 }

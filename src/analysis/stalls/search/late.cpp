@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
 
 namespace stalltrace::analysis {
 namespace {
@@ -78,9 +79,20 @@ int64_t behind_ns(const SearchState& search, const Instance& instance) {
   return waited_ns - clock_error_ns(search, instance).value_or(waited_ns);
 }
 
+/// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
+bool anybody_waited(const SearchState& search, const Instance& instance) {
+  if (synchronises(search.timeline.signature(instance.signature).op)) {
+    return true;
+  }
+  const auto others = std::span(instance.seen).first(instance.seen.size() - 1);
+  return std::ranges::any_of(others, [&](const Arrival& seen) { return seen.end_ns >= instance.last_arrival_ns; });
+}
+
 /// Adds a wait that is no stall by itself to those before it, which together become one.
 void add_to_run(SearchState& search, const Instance& instance) {
-  if (!late_on_device(instance) || search.timeline.groups()[instance.group].point_to_point) {
+  const Group& group = search.timeline.groups()[instance.group];
+  if (!late_on_device(instance) || group.point_to_point || is_warming_up(group, instance.number) ||
+      !comparable(search, instance) || !anybody_waited(search, instance)) {
     return;
   }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
@@ -90,30 +102,22 @@ void add_to_run(SearchState& search, const Instance& instance) {
   }
   SearchState::DeviceRun& run = search.device_run;
   if (run.group != instance.group || run.rank != last.member) {
-    run = {instance.group, last.member, instance.last_arrival_ns - waited_ns, 0};
+    run = {.group = instance.group, .rank = last.member, .waited_ns = 0, .waits = {}};
   }
   run.waited_ns += waited_ns;
+  run.waits.push_back({instance.last_arrival_ns - waited_ns, instance.last_arrival_ns});
   if (run.waited_ns <= kStallFloorNs) {
     return;
   }
   Verdict verdict{.part = StallPart::kLate, .reason = VerdictReason::kTooLong, .value_ns = run.waited_ns};
   verdict.limit_ns = kStallFloorNs;
-  verdict.window = {run.from_ns, instance.last_arrival_ns};
+  verdict.window = {run.waits.front().from_ns, instance.last_arrival_ns};
   Stall stall = begin_stall(search, instance, verdict);
   stall.lost_ns = std::min(run.waited_ns, stall.window.length());
   stall.suspects = {last.member};
   stall.kind = LateArrival{last.member, last.tid, true};
-  run = {};
-  keep(search, std::move(stall));
-}
-
-/// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
-bool anybody_waited(const SearchState& search, const Instance& instance) {
-  if (synchronises(search.timeline.signature(instance.signature).op)) {
-    return true;
-  }
-  const auto others = std::span(instance.seen).first(instance.seen.size() - 1);
-  return std::ranges::any_of(others, [&](const Arrival& seen) { return seen.end_ns >= instance.last_arrival_ns; });
+  const std::vector<Interval> waits = std::exchange(run, {}).waits;
+  keep(search, std::move(stall), waits);
 }
 
 /// True if a batch's lateness is long by itself, with no other step to compare with: it takes most of the batch, and is

@@ -70,21 +70,23 @@ std::optional<int64_t> clock_error_ns(const SearchState& search, const Instance&
   if (clock.hosts() < 2) {
     return 0;
   }
-  std::map<size_t, int64_t> errors;
+  std::map<size_t, std::optional<int64_t>> errors;  // by host
   for (const Arrival& seen : instance.seen) {
     const NodeId node = search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
-    const std::optional<int64_t> error_ns = clock.error_ns(node);
-    if (!error_ns) {
-      return std::nullopt;
-    }
-    errors[clock.host(node)] = *error_ns;
+    errors[clock.host(node)] = clock.error_ns(node);
+  }
+  if (errors.size() < 2) {
+    return 0;  // one clock, wherever it stands
   }
   std::vector<int64_t> largest;
   for (const auto& [host, error_ns] : errors) {
-    largest.push_back(error_ns);
+    if (!error_ns) {
+      return std::nullopt;
+    }
+    largest.push_back(*error_ns);
   }
   std::ranges::sort(largest, std::greater{});
-  return largest.size() < 2 ? 0 : largest[0] + largest[1];
+  return largest[0] + largest[1];
 }
 
 int64_t certain_transfer_ns(const SearchState& search, const Instance& instance) {
@@ -99,7 +101,7 @@ int64_t certain_transfer_ns(const SearchState& search, const Instance& instance)
   return std::max(stay_ns, error_ns ? instance.transfer_ns() - *error_ns : 0);
 }
 
-void keep(SearchState& search, Stall stall) {
+void keep(SearchState& search, Stall stall, const std::vector<Interval>& waits) {
   if (stall.ended_job() || stall.wrong_data() > 0) {  // reported even if it cost no time
     stall.window.to_ns = std::max(stall.window.to_ns, stall.window.from_ns + kNsPerUs);
     stall.lost_ns = std::clamp(stall.lost_ns, kNsPerUs, stall.window.length());
@@ -118,7 +120,12 @@ void keep(SearchState& search, Stall stall) {
   }
   if (stall.part() != StallPart::kTransfer) {
     for (const MemberIndex member : stall.members) {
-      search.waited[member].push_back(stall.window);
+      std::vector<Interval>& waited = search.waited[member];
+      if (waits.empty()) {
+        waited.push_back(stall.window);
+      } else {
+        waited.insert(waited.end(), waits.begin(), waits.end());
+      }
     }
   }
   search.result.stalls.push_back(std::move(stall));

@@ -32,8 +32,8 @@ struct SearchState {
   struct DeviceRun {
     uint32_t group = 0;
     MemberIndex rank = kNoMember;
-    int64_t from_ns = 0;
     int64_t waited_ns = 0;
+    std::vector<Interval> waits;
   };
   DeviceRun device_run;
   StallSearch result;
@@ -42,8 +42,8 @@ struct SearchState {
 /// The fields that all kinds of stalls have; its members are the ranks that arrived.
 Stall begin_stall(const SearchState& search, const Instance& instance, const Verdict& verdict);
 
-/// Adds a stall unless it is outside of the range.
-void keep(SearchState& search, Stall stall);
+/// Adds a stall unless it is outside of the range. `waits`: when its ranks waited, if not in the whole of its window.
+void keep(SearchState& search, Stall stall, const std::vector<Interval>& waits = {});
 
 /// Keeps the reason why a part of the watched instance is no stall. `as_if` has the form of the stall that it would be.
 void decline_watched(SearchState& search, Stall as_if);

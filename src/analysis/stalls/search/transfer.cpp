@@ -163,7 +163,12 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     return declined(VerdictReason::kBelowLimit);
   }
   const int64_t patience_ns = kHangNs + kLongestCallsToHang * search.baselines.longest_queue_ns(instance.group);
-  if (hang && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote && verdict.value_ns < patience_ns) {
+  // Of processes that have ended nothing comes any more.
+  const bool alive = std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
+    return !search.cluster.member(search.timeline.sequences()[seen.sequence].member).exit_ns;
+  });
+  if (hang && alive && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote &&
+      verdict.value_ns < patience_ns) {
     verdict.limit_ns = patience_ns;
     return declined(VerdictReason::kMayStillCome);
   }

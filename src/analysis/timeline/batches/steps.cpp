@@ -79,10 +79,21 @@ std::optional<int64_t> find_settled_ns(const Timeline& timeline, MemberIndex mem
     }
   }
   std::ranges::sort(first);
-  return first.size() > settling ? std::optional(first[settling].arrival_ns) : std::nullopt;
+  if (first.size() <= settling) {
+    return std::nullopt;
+  }
+  return std::min(first[settling].arrival_ns, first.front().arrival_ns + kSettlingLongestNs);
 }
 
 }  // namespace
+
+std::optional<int64_t> Settling::calls_of_step(MemberIndex member) const {
+  const auto [known, is_new] = calls_.try_emplace(member);
+  if (is_new) {
+    known->second = calls_in_step(timeline_, member);
+  }
+  return known->second;
+}
 
 std::optional<int64_t> Settling::settled_ns(MemberIndex member) const {
   const auto [place, is_new] = known_.try_emplace(member);

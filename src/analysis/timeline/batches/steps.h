@@ -21,12 +21,16 @@ class Settling {
  public:
   explicit Settling(const Timeline& timeline) : timeline_(timeline) {}
 
-  /// When the rank's first kSettlingSteps steps were over; none if its steps or its first calls are not known.
+  /// When the rank's first kSettlingSteps steps were over, at most kSettlingLongestNs after its first call; none if its
+  /// steps or its first calls are not known.
   [[nodiscard]] std::optional<int64_t> settled_ns(MemberIndex member) const;
+  /// calls_in_step(), found once for each rank.
+  [[nodiscard]] std::optional<int64_t> calls_of_step(MemberIndex member) const;
 
  private:
   const Timeline& timeline_;
   mutable std::map<MemberIndex, std::optional<int64_t>> known_;
+  mutable std::map<MemberIndex, std::optional<int64_t>> calls_;
 };
 
 }  // namespace stalltrace::analysis
