@@ -135,6 +135,9 @@ class Reader {
   }
 
   void finish() {
+    // Lines of one time come in the order of their nodes' numbers, which is another one in each import.
+    std::ranges::sort(out_.timeouts, {},
+                      [](const Timeout& timeout) { return std::tie(timeout.time_ns, timeout.rank, timeout.text); });
     std::map<CommHash, CommOrder> comms;
     std::map<std::pair<LoggedProcessKey, CommHash>, size_t> threads;
     for (auto& [key, member] : members_) {
