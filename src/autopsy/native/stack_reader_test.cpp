@@ -75,7 +75,7 @@ void expect_samples(const std::function<void()>& turn) {
     stop = true;
   }
   if (!samples) {
-    GTEST_SKIP() << samples.error().what;
+    GTEST_SKIP() << "needs root, or kernel.perf_event_paranoid of 2 or less: " << samples.error().what;
   }
   ASSERT_FALSE(samples->empty());
   EXPECT_GT(samples->front().words.size(), 8);

@@ -14,6 +14,7 @@
 #include "import/file_node.h"
 #include "import/kernel_log/message.h"
 #include "import/lines.h"
+#include "import/read_files.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
@@ -177,18 +178,8 @@ class Import {
 Result<Summary> import_kernel_logs(std::span<const std::string> paths, EventSink& sink, const Note& note,
                                    const Options& /*options*/) {
   Import import(sink, note);
-  std::optional<Error> refused;
-  for (const std::string& path : paths) {
-    if (Status read = import.read(path); !read) {
-      note(fmt::format("left out: {}", read.error().what));
-      refused = std::move(read.error());
-      import.refuse(path);
-    }
-  }
+  ST_TRY(read_files(import, paths, note, "no kernel log"));
   import.finish();
-  if (import.summary().files == 0) {
-    return std::unexpected(refused.value_or(Error{ErrorKind::kUsage, "no kernel log", ""}));
-  }
   return import.summary();
 }
 

@@ -15,6 +15,7 @@
 #include "import/log_time.h"
 #include "import/nccl_tests/json_report.h"
 #include "import/nccl_tests/table.h"
+#include "import/read_files.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
@@ -245,17 +246,7 @@ class Import {
 Result<Summary> import_nccl_tests(std::span<const std::string> paths, EventSink& sink, const Note& note,
                                   const Options& /*options*/) {
   Import import(sink, note);
-  std::optional<Error> refused;
-  for (const std::string& path : paths) {
-    if (Status read = import.read(path); !read) {
-      note(fmt::format("left out: {}", read.error().what));
-      refused = std::move(read.error());
-      import.refuse(path);
-    }
-  }
-  if (import.summary().files == 0) {
-    return std::unexpected(refused.value_or(Error{ErrorKind::kUsage, "no nccl-tests output", ""}));
-  }
+  ST_TRY(read_files(import, paths, note, "no nccl-tests output"));
   return import.summary();
 }
 

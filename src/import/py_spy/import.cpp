@@ -11,6 +11,7 @@
 #include "import/file_node.h"
 #include "import/lines.h"
 #include "import/py_spy/dump.h"
+#include "import/read_files.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
@@ -128,17 +129,7 @@ class Import {
 Result<Summary> import_py_spy(std::span<const std::string> paths, EventSink& sink, const Note& note,
                               const Options& /*options*/) {
   Import import(sink, note);
-  std::optional<Error> refused;
-  for (const std::string& path : paths) {
-    if (Status read = import.read(path); !read) {
-      note(fmt::format("left out: {}", read.error().what));
-      refused = std::move(read.error());
-      import.refuse(path);
-    }
-  }
-  if (import.summary().files == 0) {
-    return std::unexpected(refused.value_or(Error{ErrorKind::kUsage, "no py-spy dump", ""}));
-  }
+  ST_TRY(read_files(import, paths, note, "no py-spy dump"));
   return import.summary();
 }
 
