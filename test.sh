@@ -83,7 +83,7 @@ fi
 case $subset in
   all)
     # Emulated kernels have a clock of their own: what runs beside them does not matter to them.
-    run unit -LE '^(root|e2e)$' -j 2 --timeout 900
+    run unit -LE '^(root|e2e)$' -j 3 --timeout 900 # the command line's tests wait more than they compute
     run root -L '^root$' -j 1 --timeout 300
     run e2e -L '^e2e$' -j 1 --timeout 1800
     ;;

@@ -106,8 +106,10 @@ ST_ALWAYS_INLINE int st_is_behind_call_arm64(const __u8* code) {
 #define st_registers st_registers_x86_64
 #define st_read_arguments st_read_arguments_x86_64
 #define ST_FIRST_ARGUMENT(registers) ((registers)->di)
+#define ST_THIRD_ARGUMENT(registers) ((registers)->dx)
 #define ST_FOURTH_ARGUMENT(registers) ((registers)->cx)
 #define ST_FIFTH_ARGUMENT(registers) ((registers)->r8)
+#define ST_INSTRUCTION_POINTER(registers) ((registers)->ip)
 #define ST_STACK_POINTER(registers) ((registers)->sp)
 #define ST_RETURN_VALUE(registers) ((registers)->ax)
 #define ST_FRAME_POINTER(registers) ((registers)->bp)
@@ -120,8 +122,10 @@ ST_ALWAYS_INLINE int st_is_behind_call_arm64(const __u8* code) {
 #define st_registers st_registers_arm64
 #define st_read_arguments st_read_arguments_arm64
 #define ST_FIRST_ARGUMENT(registers) ((registers)->regs[0])
+#define ST_THIRD_ARGUMENT(registers) ((registers)->regs[2])
 #define ST_FOURTH_ARGUMENT(registers) ((registers)->regs[3])
 #define ST_FIFTH_ARGUMENT(registers) ((registers)->regs[4])
+#define ST_INSTRUCTION_POINTER(registers) ((registers)->pc)
 #define ST_STACK_POINTER(registers) ((registers)->sp)
 #define ST_RETURN_VALUE(registers) ((registers)->regs[0])
 #define ST_FRAME_POINTER(registers) ((registers)->regs[29])

@@ -4,6 +4,7 @@
 #include "host_drops.h"
 #include "lifetimes.h"
 #include "marker.h"
+#include "python.h"
 #include "scheduler.h"
 #include "socket_listing.h"
 #include "tcp.h"

@@ -39,15 +39,23 @@ if(STALLTRACE_PRECOMPILE)
     <map> <memory> <optional> <set> <span> <string> <string_view> <utility> <variant> <vector>)
 endif()
 
-# stalltrace_room(NAME [DEPENDS room ...] [SYSTEM static libraries ...]): every *.cpp in the caller's folder and below
-# becomes the library stalltrace_NAME, except *_test.cpp and testing/*.cpp: these become the test program test_NAME.
+# stalltrace_room(NAME [DEPENDS room ...] [SYSTEM static libraries ...] [ALONE folders ...]): every *.cpp in the caller's folder and
+# below becomes the library stalltrace_NAME, except *_test.cpp and testing/*.cpp: these become the test program test_NAME.
+# Files in the folders ALONE are compiled one by one: they have names of their own with the same spelling.
 function(stalltrace_room name)
-  cmake_parse_arguments(ROOM "" "" "DEPENDS;SYSTEM" ${ARGN})
+  cmake_parse_arguments(ROOM "" "" "DEPENDS;SYSTEM;ALONE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   set(tests ${sources})
   list(FILTER sources EXCLUDE REGEX "(_test\\.cpp|/testing/[^/]*\\.cpp)$")
   list(FILTER tests INCLUDE REGEX "(_test\\.cpp|/testing/[^/]*\\.cpp)$")
   add_library(stalltrace_${name} STATIC ${sources})
+  stalltrace_unity(stalltrace_${name})
+  foreach(folder IN LISTS ROOM_ALONE)
+    cmake_path(ABSOLUTE_PATH folder NORMALIZE OUTPUT_VARIABLE folder)
+    file(GLOB alone ${folder}/*.cpp)
+    list(FILTER alone EXCLUDE REGEX "_test\\.cpp$")
+    set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  endforeach()
   if(STALLTRACE_PRECOMPILE)
     target_precompile_headers(stalltrace_${name} REUSE_FROM stalltrace_headers)
   endif()
@@ -62,6 +70,26 @@ endfunction()
 # its headers define.
 add_library(stalltrace_test_flags INTERFACE)
 target_compile_options(stalltrace_test_flags INTERFACE -O0 -U_FORTIFY_SOURCE)
+
+# The files of one folder are compiled together: each alone would parse the same headers and emit the same templates and destructors,
+# half of the compile time of libraries and more of tests. The names in the unnamed namespaces of a folder's files therefore differ.
+# STALLTRACE_UNITY=OFF compiles each file alone, as do the sanitizers' presets: less to compile after a change.
+option(STALLTRACE_UNITY "Compile the files of a folder together" ON)
+function(stalltrace_unity target)
+  if(STALLTRACE_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+    # Its warning is for headers, and takes a file that another one includes for one.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+    get_target_property(sources ${target} SOURCES)
+    foreach(source IN LISTS sources)
+      cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE folder)
+      cmake_path(GET folder PARENT_PATH folder)
+      cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+      string(MAKE_C_IDENTIFIER "${folder}" folder)
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder})
+    endforeach()
+  endif()
+endfunction()
 
 # stalltrace_test(NAME SOURCES ... DEPENDS targets ... [LABELS ...]): a GoogleTest program, one ctest entry.
 function(stalltrace_test name)
@@ -79,6 +107,7 @@ function(stalltrace_test name)
     target_compile_definitions(stalltrace_test_support PRIVATE STALLTRACE_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
   endif()
   add_executable(${name} ${TEST_SOURCES})
+  stalltrace_unity(${name})
   if(STALLTRACE_PRECOMPILE)
     target_precompile_headers(${name} REUSE_FROM stalltrace_test_headers)
   endif()

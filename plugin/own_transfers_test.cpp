@@ -12,9 +12,9 @@ constexpr int kOwnRank = 1;  // Job's own rank
 
 template <typename V>
 class OwnTransfers : public LibraryTest {};
-using Versions = ::testing::Types<V1, V2, V3, V4, V5, V6>;
+using TransferVersions = ::testing::Types<V1, V2, V3, V4, V5, V6>;
 using VersionsWithKernels = ::testing::Types<V3, V4, V5, V6>;
-TYPED_TEST_SUITE(OwnTransfers, Versions);
+TYPED_TEST_SUITE(OwnTransfers, TransferVersions);
 
 TYPED_TEST(OwnTransfers, AreOverWhenTheyAreEnqueued) {
   Job<TypeParam> job(this->library_);

@@ -15,8 +15,8 @@ namespace {
 
 template <typename V>
 class EveryVersion : public LibraryTest {};
-using Versions = ::testing::Types<V1, V2, V3, V4, V5, V6>;
-TYPED_TEST_SUITE(EveryVersion, Versions);
+using EachVersion = ::testing::Types<V1, V2, V3, V4, V5, V6>;
+TYPED_TEST_SUITE(EveryVersion, EachVersion);
 
 /// One step of a send with all of its states.
 template <typename V>

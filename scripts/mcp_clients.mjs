@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_clients.sh: the official TypeScript clients ask everything that `PROGRAM mcp RECORDING ...` offers. The clients compare each
-// structured answer with the tool's output schema, and fail if it does not match.
+// Of mcp_clients.sh: the official TypeScript clients ask everything that `PROGRAM mcp RECORDING ...` offers, and `PROGRAM serve` over HTTP.
+// The clients compare each structured answer with the tool's output schema, and fail if it does not match.
+import {spawn} from 'node:child_process';
 import {Client as LegacyClient} from '@modelcontextprotocol/sdk/client/index.js';
 import {StdioClientTransport as LegacyTransport} from '@modelcontextprotocol/sdk/client/stdio.js';
-import {Client as ModernClient} from '@modelcontextprotocol/client';
+import {StreamableHTTPClientTransport as LegacyHttp} from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import {Client as ModernClient, StreamableHTTPClientTransport as ModernHttp} from '@modelcontextprotocol/client';
 import {StdioClientTransport as ModernTransport} from '@modelcontextprotocol/client/stdio';
 
 const [program, ...recordings] = process.argv.slice(2);
@@ -70,8 +72,34 @@ async function ask(name, client, transport) {
   console.log(`  ${called.slice(3).join(', ')}`);
 }
 
+/// `PROGRAM serve RECORDING ...` at a port that the kernel chose.
+async function startServer(token) {
+  const serving = spawn(program, ['serve', ...recordings, '--listen', '127.0.0.1:0'],
+    {stdio: ['ignore', 'ignore', 'pipe'], env: {...process.env, STALLTRACE_TOKEN: token}});
+  let said = '';
+  for await (const bytes of serving.stderr) {
+    said += bytes;
+    const found = said.match(/http:\/\/\S+/);
+    if (found) {
+      return {serving, url: new URL('/mcp', found[0])};
+    }
+  }
+  throw new Error(`it does not serve: ${said}`);
+}
+
+const token = '0123456789abcdef';
+const {serving, url} = await startServer(token);
+const withToken = {requestInit: {headers: {Authorization: `Bearer ${token}`}}};
+process.on('exit', () => serving.kill());
 await ask('sdk 1.32.2, handshake', new LegacyClient(about), new LegacyTransport(server));
+await ask('sdk 1.32.2, handshake, HTTP', new LegacyClient(about), new LegacyHttp(url, withToken));
 const modes = {handshake: undefined, auto: {mode: 'auto'}, 'pinned to 2026-07-28': {mode: {pin: '2026-07-28'}}};
 for (const [name, versionNegotiation] of Object.entries(modes)) {
-  await ask(`client 2.4.0, ${name}`, new ModernClient(about, versionNegotiation ? {versionNegotiation} : {}), new ModernTransport(server));
+  const client = () => new ModernClient(about, versionNegotiation ? {versionNegotiation} : {});
+  await ask(`client 2.4.0, ${name}`, client(), new ModernTransport(server));
+  await ask(`client 2.4.0, ${name}, HTTP`, client(), new ModernHttp(url, withToken));
 }
+const refused = await new LegacyClient(about).connect(new LegacyHttp(url)).then(() => null, (error) => error);
+expect(refused, 'without a token it is refused');
+console.log(`without the token: ${refused.message.slice(0, 100)}`);
+serving.kill();

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/mcp_clients.sh [PROGRAM [RECORDING ...]]: the official MCP clients against `stalltrace mcp`, by hand: it needs node and the
-# npm registry. The TypeScript SDK 1.x (the handshake), the client 2.x (automatic, pinned to 2026-07-28, and the handshake) and the
+# scripts/mcp_clients.sh [PROGRAM [RECORDING ...]]: the official MCP clients against `stalltrace mcp` and, over HTTP, `stalltrace serve`,
+# by hand: it needs node and the npm registry. The TypeScript SDK 1.x (the handshake), the client 2.x (automatic, pinned to 2026-07-28, and the handshake) and the
 # inspector's command line list everything, call every tool, read every resource and get every prompt. The packages go into a
 # temporary folder; their scripts don't run. Without recordings, a small one is made. docs/evidence/ keeps the output.
 set -euo pipefail
@@ -9,7 +9,8 @@ cd "$(dirname "$0")/.."
 program=$(realpath "${1:-build/stalltrace}")
 shift || true
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+server=
+trap '[[ -z $server ]] || kill "$server"; rm -rf "$folder"' EXIT
 recordings=("$@")
 if ((${#recordings[@]} == 0)); then
   build/tests/make_recording "$folder/small.db" 200 150
@@ -23,12 +24,21 @@ npm install --ignore-scripts --no-audit --no-fund --silent \
   @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/inspector@0.15.0
 echo "$("$program" version | head -1), node $(node --version), ${#recordings[@]} recordings"
 node mcp_clients.mjs "$program" "${recordings[@]}"
+"$program" serve "${recordings[@]}" --listen 127.0.0.1:0 2>"$folder/serving" &
+server=$!
+until url=$(grep -o 'http://[^ ]*' "$folder/serving"); do sleep 0.1; done
 inspect() {
-  local answer
-  answer=$(node_modules/.bin/mcp-inspector --cli "$program" mcp "${recordings[@]}" "$@")
+  answer_of stdio "$program" mcp "${recordings[@]}" "$@"
+  answer_of HTTP "$url/mcp" --transport http "$@"
+}
+answer_of() {
+  local answer transport=$1
+  shift
+  answer=$(node_modules/.bin/mcp-inspector --cli "$@")
+  while [[ $1 != --method ]]; do shift; done
   node -e 'const answer = JSON.parse(require("fs").readFileSync(0, "utf8"));
     if (answer.isError) { console.error(answer); process.exit(1); }
-    console.log("inspector 0.15.0", process.argv.slice(1).join(" "), ":", Object.keys(answer).join(", "));' -- "$@" <<<"$answer"
+    console.log("inspector 0.15.0,", process.argv.slice(1).join(" "), ":", Object.keys(answer).join(", "));' -- "$transport," "$@" <<<"$answer"
 }
 inspect --method tools/list
 inspect --method resources/list

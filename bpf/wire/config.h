@@ -9,6 +9,7 @@
 enum st_call_program {
   ST_CALL_PROGRAM_ENTRY = 0,
   ST_CALL_PROGRAM_RETURN,
+  ST_CALL_PROGRAM_PYTHON,
   ST_CALL_PROGRAMS,
 };
 

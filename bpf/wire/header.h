@@ -36,6 +36,7 @@ enum st_record_type {
   ST_RECORD_OOM_KILL,
   ST_RECORD_CALL_STACK,
   ST_RECORD_REQUESTS_DONE,
+  ST_RECORD_PYTHON_EXCEPTION,
   ST_RECORD_SOCKET_LISTING, /* what the iterators write is in no ring, but looks the same */
   ST_RECORD_THREAD_LISTING,
 };

@@ -8,9 +8,12 @@
 #include <set>
 
 #include "analysis/benchmarks/judge_benchmarks.h"
+#include "analysis/captures/judge_captures.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/causes/set_up/init_failure.h"
 #include "analysis/devices/judge_devices.h"
+#include "analysis/devices/judge_gpu_states.h"
+#include "analysis/evidence/reads/compared_members.h"
 #include "analysis/findings/call_sites.h"
 #include "analysis/findings/cause_groups.h"
 #include "analysis/findings/describe_attempts.h"
@@ -20,6 +23,8 @@
 #include "analysis/findings/inspect.h"
 #include "analysis/findings/python_locations.h"
 #include "analysis/findings/stalled_calls.h"
+#include "analysis/inspector/judge_inspector.h"
+#include "analysis/launches/judge_launches.h"
 #include "analysis/node_filter.h"
 #include "analysis/order/explain_order.h"
 #include "analysis/profiles/recorded_range.h"
@@ -28,6 +33,7 @@
 #include "analysis/stalls/single_node.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/communicator_names.h"
+#include "analysis/traces/judge_traces.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -35,6 +41,9 @@ namespace stalltrace {
 namespace {
 
 using namespace analysis;
+
+/// More communicators than this are counted.
+constexpr size_t kMissingListed = 8;
 
 void note_missing_ranks(const Timeline& timeline, Report& report) {
   std::set<std::string> seen;
@@ -48,11 +57,17 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
     const std::string text = fmt::format("{} has {} ranks, {} recorded; not recorded: {}", whose, missing.world_size(),
                                          missing.world_size() - missing.count(), missing.text());
     if (seen.insert(text).second) {
-      report.notes.push_back(text);
+      if (seen.size() <= kMissingListed) {
+        report.notes.push_back(text);
+      }
       if (report.unrecorded_ranks.empty()) {
         report.unrecorded_ranks = text;
       }
     }
+  }
+  if (seen.size() > kMissingListed) {
+    report.notes.push_back(
+        fmt::format("{} more communicators have ranks that were not recorded", seen.size() - kMissingListed));
   }
 }
 
@@ -143,13 +158,20 @@ void add_stalls(std::vector<Stall> more, StallSearch& search) {
                    [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
 }
 
-/// The intervals that evidence is read for.
-std::vector<Interval> examined(const StallSearch& search) {
-  std::vector<Interval> windows;
+/// Up to so many ranks, every stall has the waits of all of them.
+constexpr size_t kAllWaitsMembers = 256;
+
+/// The times that evidence is read for.
+std::vector<Examined> examined(const Cluster& cluster, const StallSearch& search) {
+  std::vector<Examined> windows;
   windows.reserve(search.stalls.size());
   const auto add = [&](const std::vector<Stall>& stalls) {
     for (const Stall& stall : stalls) {
-      windows.push_back(stall.examined());
+      Examined& one = windows.emplace_back(Examined{.window = stall.examined()});
+      if (cluster.members().size() > kAllWaitsMembers && stall.suspects.size() <= kMostCompared) {
+        one.waits_of = compared_members(stall.members);
+        one.waits_of.insert(one.waits_of.end(), stall.suspects.begin(), stall.suspects.end());
+      }
     }
   };
   add(search.stalls);
@@ -166,6 +188,22 @@ std::vector<NodeClock> clocks_of(const Cluster& cluster) {
     clocks.push_back({node.node_id, clock.shift_ns(node.node_id), clock.error_ns(node.node_id)});
   }
   return clocks;
+}
+
+Result<EvidenceStore> load_evidence(EventSource& source, Cluster& cluster, const Flows& flows,
+                                    std::vector<Examined> examined, EvidenceProvider* provider) {
+  if (provider == nullptr || examined.empty()) {
+    return EvidenceStore::load(source, cluster, flows, std::move(examined));
+  }
+  std::vector<Interval> windows;
+  windows.reserve(examined.size());
+  for (const Examined& one : examined) {
+    windows.push_back(one.window);
+  }
+  ST_TRY(provider->begin(EvidenceReads::of(windows, cluster), clocks_of(cluster)));
+  Result<EvidenceStore> evidence = EvidenceStore::load(source, cluster, flows, std::move(examined));
+  provider->end();
+  return evidence;
 }
 
 /// What was left out because there is too much to hold.
@@ -195,6 +233,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   Report& report = result.report;
   ST_ASSIGN(report.losses, names.source().losses());
   ST_ASSIGN(Cluster cluster, Cluster::load(source));
+  cluster.set_measured_clocks(options.measured_clocks);
   ST_ASSIGN(Timeline timeline, Timeline::load(source, cluster));
   ST_TRY(find_end(source, cluster, timeline));
   describe_recording(cluster, timeline, report);
@@ -211,17 +250,19 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   StallSearch search = find_stalls(timeline, cluster, ends, with);
   ST_ASSIGN(std::vector<Stall> single_node, find_single_node_stalls(source, cluster, timeline, flows, ends, range));
   add_stalls(std::move(single_node), search);
-  ST_ASSIGN(const EvidenceStore evidence, EvidenceStore::load(source, cluster, flows, examined(search)));
+  ST_ASSIGN(const EvidenceStore evidence,
+            load_evidence(source, cluster, flows, examined(cluster, search), options.provider));
   note_dropped(search, evidence, report);
   const Settling settling(timeline);
-  AnalysisContext context{cluster, timeline, flows, evidence, ends, settling};
+  ST_ASSIGN(const RaisedExceptions raised, RaisedExceptions::load(source, cluster));
+  AnalysisContext context{cluster, timeline, flows, evidence, ends, settling, raised};
   if (!options.window.empty()) {
     context.judged = {report.judged_range.from_ns, report.judged_range.to_ns};
   }
   std::vector<Decision>& decisions = result.decisions;
   decisions.reserve(search.stalls.size());
-  for (const Stall& stall : search.stalls) {
-    decisions.push_back(decide(context, stall));
+  for (Stall& stall : search.stalls) {
+    decisions.push_back(decide(context, std::move(stall)));
   }
   std::vector<StallFinding> findings = group_by_cause(context, decisions, report.notes);
   ST_TRY(add_expensive_calls(source, cluster, timeline, findings));
@@ -258,10 +299,15 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
       ST_TRY(resolve(options.window, report));
     }
   }
+  ST_TRY(add_launches(names.source(), report));
+  ST_TRY(add_inspector(names.source(), report));
   ST_ASSIGN(const size_t errors_before, add_device_errors(names.source(), report));
+  ST_TRY(add_gpu_states(names.source(), report));
   note_findings(findings, errors_before + failed_before, decisions);
   ST_TRY(add_dumped_stacks(names.source(), report.findings));
   ST_TRY(add_benchmarks(names.source(), report));
+  ST_TRY(add_profiles(names.source(), report));
+  ST_TRY(add_captures(names.source(), report));
   if (search.watched) {
     const InspectionQuery query{*options.instance, *with.watched, range};
     result.inspection = inspect(context, query, *search.watched, decisions);

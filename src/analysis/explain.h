@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analysis/causes/decision.h"
+#include "analysis/evidence/reads/evidence_reads.h"
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"
@@ -27,6 +28,10 @@ struct ExplainOptions {
   std::set<std::pair<NodeId, int32_t>> called;
   /// Sets Finding::stalled.
   bool stalled_calls = false;
+  /// What is known of nodes' clocks beside their collectives.
+  std::vector<MeasuredClock> measured_clocks;
+  /// Null: the source has all rows.
+  analysis::EvidenceProvider* provider = nullptr;
 };
 
 struct ExplainResult {

@@ -14,16 +14,16 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int kRanks = 4;
+constexpr int kRingRanks = 4;
 
-Report report_of(JobOptions options) {
+Report report_of_ring(JobOptions options) {
   SyntheticJob job(std::move(options));
   Result<ExplainResult> result = explain(job.source());
   EXPECT_TRUE(result.has_value());
   return result ? result->report : Report{};
 }
 
-std::string reported(const Report& report) {
+std::string findings_of(const Report& report) {
   std::string text;
   for (const Finding& finding : report.findings) {
     text += fmt::format("{}: {} [{:.0f} ms]\n", to_text(finding.cause), finding.summary, finding.stall_ms);
@@ -44,7 +44,7 @@ JobOptions with_fault(FaultKind kind, int rank, uint32_t seed) {
 }
 
 void expect_fault(const Report& report, FaultKind kind, int rank) {
-  SCOPED_TRACE(reported(report));
+  SCOPED_TRACE(findings_of(report));
   ASSERT_EQ(report.findings.size(), 1U);
   const Finding& finding = report.findings[0];
   EXPECT_FALSE(report.healthy);
@@ -57,7 +57,7 @@ void expect_fault(const Report& report, FaultKind kind, int rank) {
     EXPECT_FALSE(finding.culprit.has_value());
     ASSERT_TRUE(finding.link.has_value());
     EXPECT_EQ(finding.link->src_rank, rank);
-    EXPECT_EQ(finding.link->dst_rank, (rank + 1) % kRanks);
+    EXPECT_EQ(finding.link->dst_rank, (rank + 1) % kRingRanks);
     return;
   }
   constexpr Cause kCauses[] = {Cause::kPacketLoss, Cause::kLateRank, Cause::kCpuContention, Cause::kProcessStopped};
@@ -93,7 +93,7 @@ TEST_P(EveryFault, HasItsCauseAndPlaceOverSeeds) {
   const auto [kind, rank] = GetParam();
   for (uint32_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
-    expect_fault(report_of(with_fault(kind, rank, seed)), kind, rank);
+    expect_fault(report_of_ring(with_fault(kind, rank, seed)), kind, rank);
   }
 }
 
@@ -101,14 +101,14 @@ TEST_P(EveryFault, IsFoundWhenItLastsTheWholeRecording) {
   const auto [kind, rank] = GetParam();
   JobOptions options = with_fault(kind, rank, 3);
   options.faults[0].from_s = 0;
-  expect_fault(report_of(options), kind, rank);
+  expect_fault(report_of_ring(options), kind, rank);
 }
 
 TEST_P(EveryFault, IsFoundOnCommunicatorsMadeBeforeTracing) {
   const auto [kind, rank] = GetParam();
   JobOptions options = with_fault(kind, rank, 4);
   options.known_communicator = false;
-  const Report report = report_of(options);
+  const Report report = report_of_ring(options);
   expect_fault(report, kind, rank);
   for (const Finding& finding : report.findings) {
     EXPECT_EQ(finding.comm_id_hash, 0U);
@@ -119,28 +119,28 @@ TEST_P(EveryFault, IsFoundWithNodesWhoseUtcDiffers) {
   const auto [kind, rank] = GetParam();
   JobOptions options = with_fault(kind, rank, 5);
   options.clock_offsets_ns = {0, 3 * kNsPerSecond, -700 * kNsPerMs, 40 * kNsPerMs};
-  expect_fault(report_of(options), kind, rank);
+  expect_fault(report_of_ring(options), kind, rank);
 }
 
 TEST_P(EveryFault, IsFoundWithoutNoiseToo) {
   const auto [kind, rank] = GetParam();
   JobOptions options = with_fault(kind, rank, 6);
   options.noise = false;
-  expect_fault(report_of(options), kind, rank);
+  expect_fault(report_of_ring(options), kind, rank);
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, EveryFault,
                          testing::Combine(testing::Values(FaultKind::kPacketLoss, FaultKind::kLateRank,
                                                           FaultKind::kCpuContention, FaultKind::kProcessStopped),
-                                          testing::Range(0, kRanks)));
+                                          testing::Range(0, kRingRanks)));
 
 TEST(Explain, AHealthyJobGivesNothing) {
   for (uint32_t seed = 1; seed <= 60; ++seed) {
-    const Report report = report_of({.seed = seed});
-    EXPECT_TRUE(report.healthy) << seed << "\n" << reported(report);
-    EXPECT_EQ(report.ranks, kRanks);
-    EXPECT_EQ(report.nodes, kRanks);
-    EXPECT_EQ(report.collectives, 200 * 4 * kRanks);
+    const Report report = report_of_ring({.seed = seed});
+    EXPECT_TRUE(report.healthy) << seed << "\n" << findings_of(report);
+    EXPECT_EQ(report.ranks, kRingRanks);
+    EXPECT_EQ(report.nodes, kRingRanks);
+    EXPECT_EQ(report.collectives, 200 * 4 * kRingRanks);
   }
 }
 
@@ -158,8 +158,8 @@ TEST(Explain, TwoFaultsGiveTwoFindings) {
   JobOptions options{.steps = 400, .seed = 2};
   options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1, .to_s = 12},
                     {.kind = FaultKind::kProcessStopped, .rank = 3, .from_s = 15}};
-  const Report report = report_of(options);
-  SCOPED_TRACE(reported(report));
+  const Report report = report_of_ring(options);
+  SCOPED_TRACE(findings_of(report));
   ASSERT_EQ(report.findings.size(), 2U);
   EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
   EXPECT_EQ(report.findings[1].cause, Cause::kProcessStopped);
@@ -170,8 +170,8 @@ TEST(Explain, TwoFaultsAtTheSameTimeGiveTwoFindings) {
   for (uint32_t seed = 1; seed <= 8; ++seed) {
     JobOptions options{.seed = seed};
     options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1}, {.kind = FaultKind::kLateRank, .rank = 3}};
-    const Report report = report_of(options);
-    SCOPED_TRACE(reported(report));
+    const Report report = report_of_ring(options);
+    SCOPED_TRACE(findings_of(report));
     ASSERT_EQ(report.findings.size(), 2U) << seed;
     for (const Finding& finding : report.findings) {
       if (finding.cause == Cause::kPacketLoss) {
@@ -196,8 +196,8 @@ TEST(Explain, LostAcknowledgementsReportTheNodeFromTheLink) {
     JobOptions options{.seed = 21};
     options.faults = {{.kind = FaultKind::kPacketLoss, .rank = side.lossy, .loss_per_step = 0.7},
                       {.kind = FaultKind::kPacketLoss, .rank = side.echo, .loss_per_step = 0.15}};
-    const Report report = report_of(options);
-    SCOPED_TRACE(reported(report));
+    const Report report = report_of_ring(options);
+    SCOPED_TRACE(findings_of(report));
     ASSERT_EQ(report.findings.size(), 1U);
     ASSERT_TRUE(report.findings[0].culprit.has_value());
     EXPECT_EQ(report.findings[0].culprit->rank, 2);
@@ -210,8 +210,8 @@ TEST(Explain, TwoLinksThatLoseAlikeAreTwoFindings) {
   JobOptions options{.seed = 22};
   options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 1, .loss_per_step = 0.4},
                     {.kind = FaultKind::kPacketLoss, .rank = 2, .loss_per_step = 0.4}};
-  const Report report = report_of(options);
-  SCOPED_TRACE(reported(report));
+  const Report report = report_of_ring(options);
+  SCOPED_TRACE(findings_of(report));
   EXPECT_EQ(report.findings.size(), 2U);
 }
 
@@ -219,8 +219,8 @@ TEST(Explain, TwoLateRanksAreBothNamed) {
   JobOptions options{.steps = 400, .seed = 9};
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 0, .to_s = 12},
                     {.kind = FaultKind::kLateRank, .rank = 2, .from_s = 14}};
-  const Report report = report_of(options);
-  SCOPED_TRACE(reported(report));
+  const Report report = report_of_ring(options);
+  SCOPED_TRACE(findings_of(report));
   ASSERT_EQ(report.findings.size(), 2U);
   EXPECT_NE(report.findings[0].culprit->rank, report.findings[1].culprit->rank);
 }
@@ -229,42 +229,42 @@ TEST(Explain, ASingleLateArrivalIsFound) {
   JobOptions options = with_fault(FaultKind::kLateRank, 2, 7);
   options.faults[0].late_ms = 400;
   options.faults[0].to_s = 2.3;  // the next step begins after that
-  expect_fault(report_of(options), FaultKind::kLateRank, 2);
+  expect_fault(report_of_ring(options), FaultKind::kLateRank, 2);
 }
 
 TEST(Explain, RareWorkOfRankZeroIsNoFault) {
   JobOptions options = with_fault(FaultKind::kLateRank, 0, 7);
   options.faults[0].late_ms = 900;
   options.faults[0].to_s = 2.8;  // once
-  const Report report = report_of(options);
-  EXPECT_TRUE(report.healthy) << reported(report);
+  const Report report = report_of_ring(options);
+  EXPECT_TRUE(report.healthy) << findings_of(report);
   options.faults[0].to_s = 20;
-  expect_fault(report_of(options), FaultKind::kLateRank, 0);
+  expect_fault(report_of_ring(options), FaultKind::kLateRank, 0);
 }
 
 TEST(Explain, WhatRanksComputeOnceAtTheBeginningIsNotReported) {
   JobOptions options{.seed = 7};
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 2, .from_s = 0, .to_s = 0.4, .late_ms = 300},
                     {.kind = FaultKind::kLateRank, .rank = 3, .from_s = 0.4, .to_s = 0.8, .late_ms = 300}};
-  const Report report = report_of(options);
-  EXPECT_TRUE(report.healthy) << reported(report);
+  const Report report = report_of_ring(options);
+  EXPECT_TRUE(report.healthy) << findings_of(report);
 }
 
 TEST(Explain, ALateRankCostsWhatItIsLaterThanTheLastOfTheOthers) {
   for (uint32_t seed = 1; seed <= 4; ++seed) {
-    const Report report = report_of(with_fault(FaultKind::kLateRank, 2, seed));
-    ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+    const Report report = report_of_ring(with_fault(FaultKind::kLateRank, 2, seed));
+    ASSERT_EQ(report.findings.size(), 1U) << findings_of(report);
     const Finding& finding = report.findings[0];
     const double steps = static_cast<double>(finding.collectives_affected) / 4;  // number of buckets per step
-    EXPECT_NEAR(finding.stall_ms, 80 * steps, 0.1 * 80 * steps) << reported(report);
+    EXPECT_NEAR(finding.stall_ms, 80 * steps, 0.1 * 80 * steps) << findings_of(report);
   }
 }
 
 TEST(Explain, AStopThatNeverEndsIsAHangWithItsRank) {
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kRingRanks; ++rank) {
     JobOptions options = with_fault(FaultKind::kProcessStopped, rank, 8);
     options.faults[0].stop_ms = 0;
-    const Report report = report_of(options);
+    const Report report = report_of_ring(options);
     expect_fault(report, FaultKind::kProcessStopped, rank);
     ASSERT_FALSE(report.findings.empty());
     EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
@@ -276,8 +276,8 @@ TEST(Explain, WithoutEvidenceTheCauseIsUnknownAndSaysWhatIsMissing) {
     JobOptions options = with_fault(kind, 1, 11);
     options.tcp = false;
     options.waits = false;
-    const Report report = report_of(options);
-    SCOPED_TRACE(reported(report));
+    const Report report = report_of_ring(options);
+    SCOPED_TRACE(findings_of(report));
     ASSERT_EQ(report.findings.size(), 1U);
     if (kind == FaultKind::kLateRank) {  // it came last: that is certain
       small_job::expect_culprit(report.findings[0], Cause::kLateRank, 1);
@@ -293,7 +293,7 @@ TEST(Explain, WithoutEvidenceTheCauseIsUnknownAndSaysWhatIsMissing) {
 TEST(Explain, AMissingNodeIsNamedAndTheRestStillJudged) {
   JobOptions options = with_fault(FaultKind::kPacketLoss, 1, 12);
   options.unrecorded = {3};
-  const Report report = report_of(options);
+  const Report report = report_of_ring(options);
   expect_fault(report, FaultKind::kPacketLoss, 1);
   ASSERT_FALSE(report.notes.empty());
   golden::expect_text(report.notes[0]);
@@ -302,8 +302,8 @@ TEST(Explain, AMissingNodeIsNamedAndTheRestStillJudged) {
 TEST(Explain, LossTowardsAMissingNodeStillNamesTheLink) {
   JobOptions options = with_fault(FaultKind::kPacketLoss, 1, 13);
   options.unrecorded = {2};
-  const Report report = report_of(options);
-  SCOPED_TRACE(reported(report));
+  const Report report = report_of_ring(options);
+  SCOPED_TRACE(findings_of(report));
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
   EXPECT_EQ(report.findings[0].link->src_rank, 1);
@@ -314,7 +314,7 @@ TEST(Explain, DifferentHostsAreAlignedByCausality) {
   JobOptions options = with_fault(FaultKind::kLateRank, 2, 14);
   options.separate_boots = true;
   options.clock_offsets_ns = {0, 2 * kNsPerSecond, -1500 * kNsPerMs, 90 * kNsPerMs};
-  const Report report = report_of(options);
+  const Report report = report_of_ring(options);
   expect_fault(report, FaultKind::kLateRank, 2);
   EXPECT_EQ(report.notes.size(), 3U);
 }
@@ -326,8 +326,8 @@ TEST(Explain, AttachedOnSeveralHostsNobodyIsLateByTheClock) {
     options.separate_boots = true;
     options.known_communicator = false;
     options.clock_offsets_ns = {0, 12 * kNsPerMs, -9 * kNsPerMs, 15 * kNsPerMs};
-    const Report report = report_of(options);
-    SCOPED_TRACE(reported(report));
+    const Report report = report_of_ring(options);
+    SCOPED_TRACE(findings_of(report));
     for (const Finding& finding : report.findings) {
       EXPECT_NE(finding.cause, Cause::kLateRank);
     }
@@ -398,7 +398,7 @@ TEST(Explain, TheRangeLimitsWhatIsJudged) {
   EXPECT_FALSE(all->decisions[0].hypotheses.empty());
   const Result<ExplainResult> before = explain(job.source(), {.window = {.to = TimePoint{1900 * kNsPerMs, true}}});
   ASSERT_TRUE(before.has_value());
-  EXPECT_TRUE(before->report.healthy) << reported(before->report);
+  EXPECT_TRUE(before->report.healthy) << findings_of(before->report);
 }
 
 /// A rank is late by 300 ms in some steps; the window holds a part of the job.
@@ -418,7 +418,7 @@ TEST(Explain, CountsAndSharesAreOfTheWindow) {
   EXPECT_EQ(part.judged_range.to_ns, middle_ns);
   EXPECT_GT(part.judged, 0);
   EXPECT_LT(part.judged, all.judged);
-  ASSERT_EQ(part.findings.size(), 1U) << reported(part);
+  ASSERT_EQ(part.findings.size(), 1U) << findings_of(part);
   EXPECT_LT(part.findings[0].stall_ms, whole.stall_ms);
   EXPECT_GT(part.findings[0].stall_ms, 0);
   EXPECT_LE(part.findings[0].window.to_ns, middle_ns);
@@ -454,7 +454,7 @@ TEST(Explain, TheSameSourceGivesTheSameReport) {
   const Result<ExplainResult> first = explain(job.source());
   const Result<ExplainResult> second = explain(job.source());
   ASSERT_TRUE(first && second);
-  EXPECT_EQ(reported(first->report), reported(second->report));
+  EXPECT_EQ(findings_of(first->report), findings_of(second->report));
 }
 
 }  // namespace

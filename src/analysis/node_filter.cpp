@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/node_filter.h"
 
+#include "model/events/imported/inspector.h"
 #include "model/events/imported_evidence.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 
@@ -9,7 +11,7 @@ Result<std::set<NodeId>> nodes_without_durations(EventSource& source) {
   ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
   std::set<NodeId> found;
   for (const Node& node : nodes) {
-    if (lacks(node, kLacksDurations)) {
+    if (lacks(node, kLacksDurations) || lacks(node, kLacksBegins)) {
       found.insert(node.node_id);
     }
   }
@@ -48,6 +50,18 @@ Status NodeFilter::read_stream(TimeRange range, AnyVisitor visitor) {
   return std::visit(
       [&]<typename T>(const Visitor<T>* visit) {
         return source_.stream<T>(range, [&](const T& row) {
+          if (keeps(row.node_id)) {
+            (*visit)(row);
+          }
+        });
+      },
+      visitor);
+}
+
+Status NodeFilter::read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) {
+  return std::visit(
+      [&]<typename T>(const Visitor<T>* visit) {
+        return stream_by_node<T>(source_, range, nodes, [&](const T& row) {
           if (keeps(row.node_id)) {
             (*visit)(row);
           }

@@ -6,16 +6,18 @@
 #include <set>
 
 #include "model/source.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 
-/// The nodes whose rows come from logs and dumps (model/events/imported_evidence.h).
+/// The nodes whose rows come from logs, dumps and measurements without times (model/events/imported_evidence.h,
+/// imported/inspector.h).
 Result<std::set<NodeId>> nodes_without_durations(EventSource& source);
 
 /// Those of them that have calls.
 Result<std::set<NodeId>> nodes_with_ordered_calls(EventSource& source);
 
-class NodeFilter final : public EventSource {
+class NodeFilter final : public EventSource, public NodeStreams {
  public:
   enum class Keep : uint8_t { kListed, kOthers };
   /// `source` must outlive the object.
@@ -24,6 +26,7 @@ class NodeFilter final : public EventSource {
 
   Status read_state(AnyRows rows) override;
   Status read_stream(TimeRange range, AnyVisitor visitor) override;
+  Status read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) override;
 
  private:
   [[nodiscard]] bool keeps(NodeId node) const { return nodes_.contains(node) == (keep_ == Keep::kListed); }

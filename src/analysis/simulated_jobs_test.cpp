@@ -7,6 +7,7 @@
 #include "analysis/testing/small_job.h"
 #include "lab/simulation/draw.h"
 #include "lab/simulation/job.h"
+#include "lab/simulation/shapes.h"
 #include "model/memory_source.h"
 
 namespace stalltrace::analysis {
@@ -14,7 +15,7 @@ namespace {
 
 using simulation::FaultKind;
 
-Report report_of(const simulation::JobOptions& options) {
+Report report_of_simulated(const simulation::JobOptions& options) {
   MemorySource source;
   simulation::Job(options).record_all(source);
   return small_job::report_of(source);
@@ -24,7 +25,7 @@ TEST(SimulatedJobs, HealthGivesNothing) {
   const simulation::DrawLimits limits{.fewest_ranks = 8, .most_ranks = 8, .fewest_steps = 24, .most_steps = 30};
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     const simulation::JobOptions options = simulation::draw_healthy(seed, limits);
-    for (const Finding& finding : report_of(options).findings) {
+    for (const Finding& finding : report_of_simulated(options).findings) {
       EXPECT_EQ(finding.severity, Severity::kWaiting)
           << "seed " << seed << ", " << options.shape << ": " << finding.summary;
     }
@@ -35,7 +36,7 @@ TEST(SimulatedJobs, HealthGivesNothing) {
 Finding finding_of(const simulation::Fault& fault) {
   simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
   options.faults = {fault};
-  const Report report = report_of(options);
+  const Report report = report_of_simulated(options);
   EXPECT_EQ(report.findings.size(), 1U) << small_job::reported(report);
   return report.findings.empty() ? Finding{} : report.findings[0];
 }
@@ -60,7 +61,7 @@ TEST(SimulatedJobs, ADeviceThatNeedsLongerInEachStepIsASlowDevice) {
 TEST(SimulatedJobs, ADeviceThatIsFarBehindOnceIsASlowDevice) {
   simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
   options.faults = {{.kind = FaultKind::kSlowDevice, .rank = 1, .ms = 150'000, .from = 10, .to = 11}};
-  const Report report = report_of(options);
+  const Report report = report_of_simulated(options);
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_FALSE(report.findings.empty());
   small_job::expect_culprit(report.findings[0], Cause::kSlowDevice, 1);
@@ -72,7 +73,7 @@ TEST(SimulatedJobs, ASlowTransferIsFoundWhereCpusRunAhead) {
   simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 24, .launch_ms = 0.2, .plugin = true};
   options.tcp = false;
   options.faults = {{.kind = FaultKind::kSlowLink, .rank = 5, .factor = 100, .from = 15, .to = 16}};
-  const Report report = report_of(options);
+  const Report report = report_of_simulated(options);
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
@@ -85,7 +86,7 @@ TEST(SimulatedJobs, DevicesShowWhatTimeItIs) {
   simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 40, .launch_ms = 0.2, .plugin = true};
   options.clock_error_ms = 40;
   options.faults = {{.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10}};
-  const Report report = report_of(options);
+  const Report report = report_of_simulated(options);
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
@@ -95,18 +96,25 @@ TEST(SimulatedJobs, DevicesShowWhatTimeItIs) {
 TEST(SimulatedJobs, AFewPausesOfARankAreNotKnownToBeAFault) {
   simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
   options.pauses = {{.by = simulation::Pause::By::kLast, .every = 15, .seconds = 5, .computes = false}};
-  const Report report = report_of(options);
+  const Report report = report_of_simulated(options);
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   small_job::expect_culprit(report.findings[0], Cause::kLateRank, 7);
   EXPECT_EQ(report.findings[0].severity, Severity::kWaiting);
 }
 
+/// Nine steps of 0.1 s after a pause comes the next one.
+TEST(SimulatedJobs, PausesBetweenShortStepsAreSeveral) {
+  for (const Finding& finding : report_of_simulated(simulation::draw_healthy(20'010)).findings) {
+    EXPECT_EQ(finding.severity, Severity::kWaiting) << finding.summary;
+  }
+}
+
 TEST(SimulatedJobs, ARankThatEvaluatedWhenAnotherDiedIsNotAccused) {
   simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .launcher_s = 3};
   options.pauses = {{.by = simulation::Pause::By::kLast, .every = 20, .seconds = 8}};
   options.faults = {{.kind = FaultKind::kDeadRank, .rank = 2, .from = 20}};
-  const Report report = report_of(options);
+  const Report report = report_of_simulated(options);
   SCOPED_TRACE(small_job::reported(report));
   EXPECT_TRUE(std::ranges::any_of(report.findings, [](const Finding& finding) {
     return finding.cause == Cause::kDeadRank && finding.severity != Severity::kWaiting;
@@ -125,8 +133,108 @@ TEST(SimulatedJobs, DevicesThatAreBusyDoNotHang) {
   options.backward_ms = 800;
   for (const double share : {0.5, 0.52, 0.54, 0.56, 0.58}) {
     options.cut_share = share;
-    const Report report = report_of(options);
+    const Report report = report_of_simulated(options);
     EXPECT_TRUE(report.findings.empty()) << share << "\n" << small_job::reported(report);
+  }
+}
+
+/// Findings above `waiting`.
+std::vector<Finding> loud(const Report& report) {
+  std::vector<Finding> findings = report.findings;
+  std::erase_if(findings, [](const Finding& finding) { return finding.severity == Severity::kWaiting; });
+  return findings;
+}
+
+/// Stages of a pipeline send to two neighbours: all that leaves the node has one end in common, whatever rank sends it.
+TEST(SimulatedJobs, LossesOfSeveralRanksOfANodeAreTheNodes) {
+  simulation::JobOptions options{.nodes = 4, .ranks_per_node = 4, .steps = 32, .plugin = true};
+  ASSERT_TRUE(simulation::apply_shape("pipeline", options));
+  options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 6, .per_step = 1, .from = 10}};
+  const Report report = report_of_simulated(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  const Finding& finding = report.findings[0];
+  EXPECT_EQ(finding.cause, Cause::kPacketLoss);
+  ASSERT_TRUE(finding.culprit.has_value());
+  EXPECT_EQ(finding.culprit->node, "node1");
+  EXPECT_FALSE(finding.culprit->rank.has_value());
+  expect_golden_text("packet_loss: a node with several ranks", finding);
+}
+
+/// In rings all that leaves one node enters the same other node: which of the two it is, is not known.
+TEST(SimulatedJobs, LossesBetweenTwoNodesAreOneFindingWithoutACulprit) {
+  simulation::JobOptions options{.nodes = 4, .ranks_per_node = 4, .steps = 40, .plugin = true};
+  ASSERT_TRUE(simulation::apply_shape("moe", options));
+  options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 4, .per_step = 1, .from = 10}};
+  const Report report = report_of_simulated(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
+  EXPECT_FALSE(report.findings[0].culprit.has_value());
+  ASSERT_TRUE(report.findings[0].link.has_value());
+  EXPECT_EQ(*report.findings[0].link->src_rank / options.ranks_per_node, 1);
+  EXPECT_EQ(small_job::count_of_kind(report.findings[0], "connection"), 1) << "the other links between these nodes";
+}
+
+/// Each stage waits for the next one; which rank is to blame is not known where calls have no ends of their own.
+TEST(SimulatedJobs, RanksThatWaitForEachOtherAreNotAccused) {
+  simulation::JobOptions options{.nodes = 4, .ranks_per_node = 2, .steps = 24};
+  ASSERT_TRUE(simulation::apply_shape("pipeline", options));
+  options.faults = {{.kind = FaultKind::kMissingCollective, .rank = 2, .from = 10}};
+  const Report report = report_of_simulated(options);
+  EXPECT_FALSE(report.findings.empty());
+  for (const Finding& finding : report.findings) {
+    EXPECT_TRUE(!finding.culprit || finding.culprit->rank == 2) << finding.summary;
+  }
+}
+
+/// Clocks may be off by more than a rank is late: the step before ended for all ranks at the same moment.
+TEST(SimulatedJobs, WithoutThePluginALateRankMakesItsStepsLonger) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 60, .clock_error_ms = 40};
+  options.launch_ms = 1;
+  const simulation::Fault late{.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .computes = false, .from = 20};
+  options.faults = {late};
+  const Report report = report_of_simulated(options);
+  SCOPED_TRACE(small_job::reported(report));
+  ASSERT_EQ(report.findings.size(), 1U);
+  small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
+  EXPECT_NE(report.findings[0].summary.find("sleeping"), std::string::npos) << "it lost the time before its first call";
+}
+
+/// Its CPU is always the last one, ahead of its device all the same; what makes some steps longer is another's device.
+TEST(SimulatedJobs, WithoutThePluginARankThatIsAlwaysLastIsNotAccused) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 60, .slow_launchers = {2}};
+  options.launch_ms = 3;
+  options.faults = {{.kind = FaultKind::kSlowDevice, .rank = 5, .ms = 80, .from = 20}};
+  const Report report = report_of_simulated(options);
+  for (const Finding& finding : loud(report)) {
+    EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
+  }
+}
+
+/// Another rank's pauses are long enough to be findings by themselves: beside them, 80 ms a step are no hiccup.
+TEST(SimulatedJobs, ALateRankIsFoundBesidePausesOfAnother) {
+  simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
+  options.pauses = {{.by = simulation::Pause::By::kFirst, .every = 15, .seconds = 5}};
+  options.faults = {{.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10}};
+  const std::vector<Finding> findings = loud(report_of_simulated(options));
+  ASSERT_EQ(findings.size(), 1U);
+  small_job::expect_culprit(findings[0], Cause::kLateRank, 5);
+}
+
+/// In the step in which tracing ends, calls have no ends yet: CPUs are ahead of their devices by different times.
+TEST(SimulatedJobs, CallsWhoseStepHasNotEndedAreNotJudged) {
+  const simulation::JobOptions options = simulation::draw_healthy(12'986);
+  EXPECT_GT(options.cut_share, 0);
+  EXPECT_TRUE(loud(report_of_simulated(options)).empty());
+}
+
+/// The launcher ended all after the death of a rank that was not recorded, while rank 0 evaluated.
+TEST(SimulatedJobs, RanksThatWereAllEndedFromOutsideProveNoHang) {
+  const simulation::JobOptions options = simulation::draw_faulty(12'648, std::nullopt);
+  ASSERT_EQ(options.faults[0].kind, FaultKind::kDeadRank);
+  for (const Finding& finding : loud(report_of_simulated(options))) {
+    EXPECT_TRUE(!finding.culprit || finding.culprit->rank == options.faults[0].rank) << finding.summary;
   }
 }
 

@@ -37,6 +37,9 @@ inline constexpr int64_t kNoBaselineFloorNs = 150 * kNsPerMs;
 /// least, only a step that took longer than the quickest quarter by this much is examined: evaluation and compilation
 /// make single steps seconds long.
 inline constexpr int64_t kNoStepBaselineFloorNs = 10 * kNsPerSecond;
+/// Steps that show how late a rank usually is in them, evenly spread over the recording: enough for a quantile, and few
+/// to read again for each rank.
+inline constexpr size_t kStepsLookedAt = 48;
 /// The first instances of a communicator open connections and fault in memory ...
 inline constexpr int64_t kWarmUpInstances = 3;
 /// ... which takes tens to hundreds of milliseconds in good health.
@@ -67,6 +70,17 @@ inline constexpr int64_t kSingleNodeSightings = 3;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take up to that
 /// long.
 inline constexpr int64_t kDeathsApartNs = 60 * kNsPerSecond;
+/// Stalls that a rhythm or a beginning is looked for in; fewer show one by chance.
+inline constexpr int64_t kFewestForRhythm = 6;
+/// A rhythm is claimed where stalls at random instances would show it less often than once in a thousand findings ...
+inline constexpr double kRhythmByChance = 0.001;
+/// ... and this share of the stalls keeps it.
+inline constexpr double kRhythmShare = 0.8;
+/// Instances without the stalls before their first: fewer are no time without them, but a warm-up.
+inline constexpr int64_t kFewestBeforeABeginning = 20;
+/// An exception that a main thread did not catch ends its process within this time: the interpreter waits for other
+/// threads, exit handlers and destructors. One from longer before was another.
+inline constexpr int64_t kRaisedBeforeNs = 60 * kNsPerSecond;
 /// A process that ends closes its connections up to this long before its end: Python writes the traceback, then frees
 /// its objects (0.1 to 0.4 s for PyTorch on a busy machine).
 inline constexpr int64_t kTeardownNs = 5 * kNsPerSecond;
@@ -359,6 +373,8 @@ inline constexpr int64_t kEvidenceMarginNs = 500 * kNsPerMs;
 inline constexpr int64_t kLongestStallNs = 120 * kNsPerSecond;
 /// Maximum number of examined stalls, the most expensive ones; more of the same would not change a verdict.
 inline constexpr int64_t kMaxStalls = 100'000;
+/// ... and of the ranks that they name, at 2 bytes each: a stall of 8,192 ranks names each of them up to twice.
+inline constexpr int64_t kMaxStallMembers = 50'000'000;
 /// Maximum number of rows of each evidence table in memory (about 64 bytes each).
 inline constexpr int64_t kMaxEvidenceRows = 1'500'000;
 /// Maximum number of Python stack samples; a node records at most some tens a minute.
@@ -412,5 +428,31 @@ inline constexpr double kSlowerRunShare = 0.8;
 inline constexpr size_t kSizesCompared = 3;
 /// ... and smaller sizes only if there are no such: they show latency, which varies more than bandwidth.
 inline constexpr int64_t kBandwidthBytes = 1'048'576;
+
+// --- profiler traces -------------------------------------------------------------------------------------------------
+
+/// A rank is late if it is this share of a step longer outside of communication than the median of the ranks, and they
+/// are that much longer in communication than it: below, ranks of healthy jobs differ, and steps do.
+inline constexpr double kLateStepShare = 0.1;
+/// A step is an outlier if it took this many times the median of its trace.
+inline constexpr double kOutlierStep = 1.5;
+/// Traces with fewer steps have no median worth a comparison.
+inline constexpr int64_t kLeastSteps = 3;
+
+// --- packet captures -------------------------------------------------------------------------------------------------
+
+/// Retransmissions are trouble from this share of a flow's bytes on: healthy networks have fewer, by reordering or full
+/// queues; from 1 % on TCP's rate falls to a fraction (Mathis et al.: by the root of the share).
+inline constexpr double kRetransmitShare = 0.01;
+/// With fewer retransmissions the share means nothing.
+inline constexpr int64_t kLeastRetransmits = 3;
+/// An unacknowledged segment that was sent again this often is stuck: its timer has doubled twice.
+inline constexpr int64_t kStuckRepeats = 3;
+/// A closed window is trouble from this part of the flow's time on ...
+inline constexpr double kClosedWindowShare = 0.05;
+/// ... or, in all, from this on: a retransmission timeout.
+inline constexpr int64_t kClosedWindowNs = 200 * kNsPerMs;
+/// Retransmissions are of one host if it has this share of them, and at least two peers.
+inline constexpr double kOneHostShare = 0.9;
 
 }  // namespace stalltrace::analysis

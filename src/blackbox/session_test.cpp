@@ -9,8 +9,8 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kNow = 100 * kSecond;
+constexpr uint64_t kSessionSecond = 1'000'000'000;
+constexpr uint64_t kNow = 100 * kSessionSecond;
 constexpr Owner kOwner{.node_id = 5, .pid = 4711};
 
 class Session : public ::testing::Test {
@@ -46,8 +46,8 @@ class Session : public ::testing::Test {
 };
 
 TEST_F(Session, TakesEachEndedCallOnceAndOpenOnesAtEveryRead) {
-  file_.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
-  st_box_event hung = MadeProfilerFile::collective(1, 4 * kSecond, 0);
+  file_.append(MadeProfilerFile::collective(0, 2 * kSessionSecond, 3 * kSessionSecond));
+  st_box_event hung = MadeProfilerFile::collective(1, 4 * kSessionSecond, 0);
   hung.u.coll.ops_started = 1;
   file_.put(0, hung, ST_BOX_ENDED);
   ProfilerSession session = open(Keep::kNewCalls);
@@ -65,18 +65,19 @@ TEST_F(Session, TakesEachEndedCallOnceAndOpenOnesAtEveryRead) {
 }
 
 TEST_F(Session, KeepsCallsBackThatBeganLater) {
-  file_.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
+  file_.append(MadeProfilerFile::collective(0, 2 * kSessionSecond, 3 * kSessionSecond));
   ProfilerSession session = open(Keep::kNewCalls);
   ASSERT_TRUE(session.read(kNow));
-  EXPECT_TRUE(session.take_calls(kOwner, 2 * kSecond).empty());
+  EXPECT_TRUE(session.take_calls(kOwner, 2 * kSessionSecond).empty());
   EXPECT_TRUE(session.holds_calls());
-  EXPECT_EQ(session.take_calls(kOwner, 2 * kSecond + 1).size(), 1);
+  EXPECT_EQ(session.take_calls(kOwner, 2 * kSessionSecond + 1).size(), 1);
   EXPECT_FALSE(session.holds_calls());
 }
 
 TEST_F(Session, CallsKeptBackBeyondTheBoundAreALoss) {
   ProfilerSession session = open(Keep::kNewCalls);
-  stream(session, 65536 + 5, [](uint64_t n) { return MadeProfilerFile::collective(n, 2 * kSecond + n, 3 * kSecond); });
+  stream(session, 65536 + 5,
+         [](uint64_t n) { return MadeProfilerFile::collective(n, 2 * kSessionSecond + n, 3 * kSessionSecond); });
   EXPECT_EQ(session.losses().of(kLostHeldCalls), 5);
   EXPECT_EQ(session.take_calls(kOwner).size(), 65536);
 }
@@ -85,9 +86,9 @@ TEST_F(Session, ACallWhoseApiCallIsForgottenIsALoss) {
   ProfilerSession session = open(Keep::kNewCalls);
   st_box_event api{};
   api.type = ST_BOX_COLL_API;
-  api.start_ns = 2 * kSecond;
+  api.start_ns = 2 * kSessionSecond;
   file_.append(api);
-  st_box_event collective = MadeProfilerFile::collective(0, 2 * kSecond + 5, 3 * kSecond);
+  st_box_event collective = MadeProfilerFile::collective(0, 2 * kSessionSecond + 5, 3 * kSessionSecond);
   collective.parent = file_.ring[0].id;
   file_.append(collective);
   stream(session, 0, [&](uint64_t) { return api; });
@@ -108,7 +109,7 @@ TEST_F(Session, StepsOfMoreOperationsThanAreRememberedAreCounted) {
   stream(session, 4096 + 2, [](uint64_t n) {
     st_box_event step{};
     step.type = ST_BOX_PROXY_STEP;
-    step.start_ns = 2 * kSecond;
+    step.start_ns = 2 * kSessionSecond;
     step.parent = 1000 + n;
     return step;
   });
@@ -120,7 +121,7 @@ TEST_F(Session, CommunicatorsOfARoundWithoutOpenPartsAreReadWhenThereAreNewOnes)
   ProfilerSession session = open(Keep::kNewCalls);
   ASSERT_TRUE(session.read(kNow));
   EXPECT_EQ(session.take_communicators(kOwner).size(), 1);
-  file_.communicators[1] = {.serial = 2, .hash = 0xdef, .ranks = 2, .nodes = 3, .created_ns = 2 * kSecond};
+  file_.communicators[1] = {.serial = 2, .hash = 0xdef, .ranks = 2, .nodes = 3, .created_ns = 2 * kSessionSecond};
   file_.header.communicators_made = 2;
   write();
   ASSERT_TRUE(session.read(kNow, {.open_parts = false}));
@@ -128,7 +129,7 @@ TEST_F(Session, CommunicatorsOfARoundWithoutOpenPartsAreReadWhenThereAreNewOnes)
   ASSERT_EQ(rows.size(), 1);
   EXPECT_EQ(rows[0].nccl_comm_hash, 0xdef);
   EXPECT_EQ(session.nodes_of(0xdef), 3);
-  file_.communicators[1].destroyed_ns = 3 * kSecond;
+  file_.communicators[1].destroyed_ns = 3 * kSessionSecond;
   write();
   ASSERT_TRUE(session.read(kNow));
   ASSERT_EQ(session.take_communicators(kOwner).size(), 1);
@@ -142,20 +143,23 @@ TEST_F(Session, TheLastSignOfLifeIsTheNewestValidTimeOfAnyEvent) {
     uint64_t last_ns;
   };
   const Case cases[]{
-      {"nothing but the process", [](MadeProfilerFile&) {}, kSecond},
-      {"heartbeat", [](MadeProfilerFile& file) { file.header.heartbeat_ns = 9 * kSecond; }, 9 * kSecond},
-      {"heartbeat after now", [](MadeProfilerFile& file) { file.header.heartbeat_ns = 2 * kNow; }, kSecond},
-      {"end", [](MadeProfilerFile& file) { file.append(MadeProfilerFile::collective(0, 2 * kSecond, 8 * kSecond)); },
-       8 * kSecond},
+      {"nothing but the process", [](MadeProfilerFile&) {}, kSessionSecond},
+      {"heartbeat", [](MadeProfilerFile& file) { file.header.heartbeat_ns = 9 * kSessionSecond; }, 9 * kSessionSecond},
+      {"heartbeat after now", [](MadeProfilerFile& file) { file.header.heartbeat_ns = 2 * kNow; }, kSessionSecond},
+      {"end",
+       [](MadeProfilerFile& file) {
+         file.append(MadeProfilerFile::collective(0, 2 * kSessionSecond, 8 * kSessionSecond));
+       },
+       8 * kSessionSecond},
       {"open step",
        [](MadeProfilerFile& file) {
          st_box_event step{};
          step.type = ST_BOX_PROXY_STEP;
-         step.start_ns = 2 * kSecond;
-         step.u.proxy_step.state_since_ns = 7 * kSecond;
+         step.start_ns = 2 * kSessionSecond;
+         step.u.proxy_step.state_since_ns = 7 * kSessionSecond;
          file.put(0, step, ST_BOX_OPEN);
        },
-       7 * kSecond},
+       7 * kSessionSecond},
   };
   for (const Case& given : cases) {
     for (const Keep keep : {Keep::kNothing, Keep::kNewCalls, Keep::kAll}) {
@@ -179,18 +183,18 @@ TEST_F(Session, ALossThatAWriterTakesBackStays) {
 }
 
 TEST_F(Session, ProgressCountsEndedCallsOverAllReads) {
-  file_.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
+  file_.append(MadeProfilerFile::collective(0, 2 * kSessionSecond, 3 * kSessionSecond));
   ProfilerSession session = open(Keep::kNothing);
   ASSERT_TRUE(session.read(kNow));
-  file_.append(MadeProfilerFile::collective(1, 2 * kSecond, 3 * kSecond));
-  st_box_event hung = MadeProfilerFile::collective(2, 4 * kSecond, 0);
+  file_.append(MadeProfilerFile::collective(1, 2 * kSessionSecond, 3 * kSessionSecond));
+  st_box_event hung = MadeProfilerFile::collective(2, 4 * kSessionSecond, 0);
   hung.u.coll.ops_started = 1;
   file_.put(0, hung, ST_BOX_ENDED);
   write();
   ASSERT_TRUE(session.read(kNow));
   EXPECT_EQ(session.progress().completed, 2);
   EXPECT_EQ(session.progress().open, 1);
-  EXPECT_EQ(session.progress().oldest_open_ns, 4 * kSecond);
+  EXPECT_EQ(session.progress().oldest_open_ns, 4 * kSessionSecond);
 }
 
 TEST(LossCounts, AddUpAndNeverOverflow) {
@@ -208,28 +212,28 @@ TEST(LossCounts, AddUpAndNeverOverflow) {
 }
 
 TEST_F(Session, ACallThatIsInTheRingAndStillInItsSlotIsTakenOnce) {
-  file_.put(0, MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond), ST_BOX_QUIET);
+  file_.put(0, MadeProfilerFile::collective(0, 2 * kSessionSecond, 3 * kSessionSecond), ST_BOX_QUIET);
   file_.append_slot(0);
   ProfilerSession session = open(Keep::kNewCalls);
   ASSERT_TRUE(session.read(kNow));
   EXPECT_EQ(session.take_calls(kOwner).size(), 1);
   ASSERT_TRUE(session.read(kNow));
   EXPECT_EQ(session.take_calls(kOwner).size(), 0);
-  file_.slots[0].end_ns = 4 * kSecond;  // a late part; its writer was killed before the ring had it
+  file_.slots[0].end_ns = 4 * kSessionSecond;  // a late part; its writer was killed before the ring had it
   write();
   ASSERT_TRUE(session.read(kNow));
   const auto calls = session.take_calls(kOwner);
   ASSERT_EQ(calls.size(), 1);
-  EXPECT_EQ(calls[0].row.end_ns(), 4 * kSecond);
+  EXPECT_EQ(calls[0].row.end_ns(), 4 * kSessionSecond);
   ASSERT_TRUE(session.read(kNow));
   EXPECT_EQ(session.take_calls(kOwner).size(), 0);
 }
 
 TEST_F(Session, ACallWhoseEndNothingWillShowIsTakenOnce) {
-  file_.put(0, MadeProfilerFile::collective(0, 2 * kSecond, 0), ST_BOX_ENDED);
+  file_.put(0, MadeProfilerFile::collective(0, 2 * kSessionSecond, 0), ST_BOX_ENDED);
   ProfilerSession session = open(Keep::kNewCalls);
   ASSERT_TRUE(session.read(kNow));
-  EXPECT_TRUE(session.take_calls(kOwner, 2 * kSecond).empty()) << "kept back";
+  EXPECT_TRUE(session.take_calls(kOwner, 2 * kSessionSecond).empty()) << "kept back";
   ASSERT_TRUE(session.read(kNow));
   const auto calls = session.take_calls(kOwner);
   ASSERT_EQ(calls.size(), 1);
@@ -244,8 +248,8 @@ TEST_F(Session, ACallWhoseEndNothingWillShowIsTakenOnce) {
 TEST_F(Session, AStepThatEndsInItsSlotIsTakenOnce) {
   st_box_event step{};
   step.type = ST_BOX_PROXY_STEP;
-  step.start_ns = 2 * kSecond;
-  step.end_ns = 3 * kSecond;
+  step.start_ns = 2 * kSessionSecond;
+  step.end_ns = 3 * kSessionSecond;
   step.parent = 1000;
   file_.put(0, step, ST_BOX_CLOSING);
   ProfilerSession session = open(Keep::kNewCalls);
@@ -264,7 +268,7 @@ TEST_F(Session, ACallWithoutItsApiCallIsALossOnce) {
   st_box_event api{};
   api.type = ST_BOX_COLL_API;
   stream(session, 2049, [&](uint64_t) { return api; });
-  st_box_event collective = MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond);
+  st_box_event collective = MadeProfilerFile::collective(0, 2 * kSessionSecond, 3 * kSessionSecond);
   collective.parent = 1;
   file_.put(0, collective, ST_BOX_QUIET);
   file_.append_slot(0);

@@ -104,7 +104,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
                 .profiler_files = {.only_living = !options.pids.empty(), .only_netns = scope_netns(options)},
                 .on_call = [this](pid_t pid, uint32_t user) { on_call(pid, user); },
                 .report = [this](const std::string& text) { report_once(text); }}),
-      python_stacks_(node_, sink),
+      python_stacks_(node_, sink, [this](pid_t pid) { return decoder_.user_of(pid); }),
       open_waits_(*kernel_, node_, sink),
       host_({.sys = options.sysfs_root}, node_.node_id, sink),
       discovery_(

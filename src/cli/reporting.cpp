@@ -103,8 +103,8 @@ Result<ExplainedRecordings> open_and_explain(std::span<const std::string> paths,
   return all;
 }
 
-void print_report(Console& console, const Report& report) {
-  console.out(report::report_to_text(report, {.colour = console.colour_out()}));
+void print_report(Console& console, const Report& report, bool all) {
+  console.out(report::report_to_text(report, {.colour = console.colour_out(), .all = all}));
 }
 
 void print_rows(Console& console, std::string_view text) {

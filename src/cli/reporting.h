@@ -45,7 +45,7 @@ struct ExplainedRecordings {
 Result<ExplainedRecordings> open_and_explain(std::span<const std::string> paths, const TimeWindow& window);
 
 /// Prints a report as text, with colour if the output is a terminal that supports it.
-void print_report(Console& console, const Report& report);
+void print_report(Console& console, const Report& report, bool all = false);
 
 /// Prints rows with names that others chose: unchanged into a file, without control characters on a terminal (CSV keeps
 /// names as they are).

@@ -73,6 +73,7 @@ Result<TraceSummary> Exporter::run() {
   ST_TRY(each<WaitSpan>([&](const WaitSpan& row) { waits.add(row); }));
   waits.finish();
   ST_TRY(each<PythonStack>([this](const PythonStack& row) { put(row); }));
+  ST_TRY(each<PythonException>([this](const PythonException& row) { put(row); }));
   ST_TRY(each<LogLine>([this](const LogLine& row) { put(row); }));
   ST_TRY(each<KernelMessage>([this](const KernelMessage& row) { put(row); }));
   ST_TRY(each<NetSpan>([this](const NetSpan& row) { put(row); }));

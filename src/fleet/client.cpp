@@ -59,7 +59,7 @@ Error error_of(int status, const std::string& body) {
 }
 
 /// How far a conversation got: what to say if its time is over.
-enum class Stage { kConnecting, kSecuring, kAsking };
+enum class Stage { kConnecting, kSecuring, kAsking, kBusy };
 
 std::string_view what_is_missing(Stage stage) {
   switch (stage) {
@@ -69,6 +69,8 @@ std::string_view what_is_missing(Stage stage) {
       return "no TLS handshake";
     case Stage::kAsking:
       return "no complete answer";
+    case Stage::kBusy:
+      return "nothing but that it is busy";
   }
   return "";
 }
@@ -149,7 +151,7 @@ class Client {
       co_return trusted;
     }
     stages_[i] = Stage::kAsking;
-    co_return co_await ask(*channel, node, tls, *conversations_[i]);
+    co_return co_await ask(*channel, i, tls);
   }
 
   [[nodiscard]] Status judge(const std::string& certificate) const {
@@ -166,7 +168,8 @@ class Client {
     return {};
   }
 
-  awaitable<Status> ask(Channel& channel, const NodeAddress& node, bool secured, Conversation& conversation) {
+  awaitable<Status> ask(Channel& channel, size_t i, bool secured) {
+    Conversation& conversation = *conversations_[i];
     std::string received;
     std::optional<Reply> last;
     for (;;) {
@@ -180,7 +183,7 @@ class Client {
       for (bool busy = true; busy;) {
         last.emplace();
         last->sent_ns = utc_now_ns();
-        if (co_await channel.write(text_of(**question, node, secured))) {
+        if (co_await channel.write(text_of(**question, nodes_[i], secured))) {
           co_return fail("it closed the connection", "ask again");
         }
         busy = false;
@@ -188,6 +191,7 @@ class Client {
         if (!got && !busy) {
           co_return got;
         }
+        stages_[i] = busy ? Stage::kBusy : Stage::kAsking;
         if (busy) {
           asio::steady_timer pause(io_, kWhileBusy);
           co_await pause.async_wait(kAwait);

@@ -71,6 +71,12 @@ class ServingNode {
   explicit ServingNode(const Ending& ending = {}, ServerOptions options = {}) {
     MemorySource source;
     fill(source, ending);
+    static int64_t runs = 0;
+    ++runs;  // each node's recording is one of its own
+    for (Node node : store::must(source.nodes())) {
+      node.started_ns += runs;
+      source.accept(node);
+    }
     serve::write_recording(folder_ / "job.db", source);
     recordings_ = serve::recordings_in_files({folder_ / "job.db"});
     api_ = std::make_unique<serve::Api>(*recordings_, serve::ApiOptions{.copies_folder = folder_.path()});
@@ -158,6 +164,18 @@ TEST(FleetQuery, ABusyNodeIsAskedAgain) {
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->answered, 1U);
   EXPECT_EQ(asked, 3);
+}
+
+TEST(FleetQuery, ANodeThatIsAlwaysBusyIsNotCalledSilent) {
+  const RunningServer busy([](const HttpRequest&) { return serve::answer_of_error(503, "busy", "later"); });
+  const BadServer hangs("", BadServer::Then::kHangs);
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(busy.port()), node_at(hangs.port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = kLimit}, rows);
+  ASSERT_TRUE(answer.has_value());
+  ASSERT_EQ(answer->failed.size(), 2U);
+  EXPECT_EQ(answer->failed[0].error.kind, ErrorKind::kInterrupted);
+  EXPECT_NE(answer->failed[0].error.what, answer->failed[1].error.what);
 }
 
 TEST(FleetQuery, AnswersHaveTheSameColumns) {

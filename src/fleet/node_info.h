@@ -11,6 +11,8 @@
 #include "base/result.h"
 #include "fleet/client.h"
 #include "fleet/query.h"
+#include "model/events.h"
+#include "model/node_clock.h"
 
 namespace stalltrace::fleet {
 
@@ -28,17 +30,38 @@ struct RecordingInfo {
 
 struct NodeInfo {
   std::string version;
+  std::optional<int64_t> utc_error_ns;  // of its clock, in its own word (serve::HostClock)
   std::vector<RecordingInfo> recordings;
 };
 
 /// The answer to GET /v1/node, which is untrusted. An error if it is of another version of the API, or of another form.
 Result<NodeInfo> parse_node_info(std::string_view text);
 
-/// Its clock minus ours. The true value is within +- error, if neither clock was set in between.
+/// A clock minus ours. The true value is within +- error, if neither was set in between.
 struct ClockOffset {
   int64_t offset_ns = 0;
   int64_t error_ns = 0;
+  /// CLOCK_MONOTONIC of the boot, of which recordings are made, minus our clock; with the same error.
+  int64_t monotonic_offset_ns = 0;
+  std::string boot_id;
 };
+
+/// One exchange: what a node said of its clocks between two times of ours.
+struct ClockReading {
+  int64_t sent_ns = 0;
+  int64_t received_ns = 0;
+  int64_t now_ns = 0;
+  int64_t monotonic_ns = 0;
+};
+
+/// The node read its clocks after the question was sent and before the answer was complete: the offset is within half
+/// of the round trip, however the way there and back share it.
+ClockOffset offset_of(const ClockReading& reading);
+
+/// The times of a recording minus ours, all through it. None: the recording is of another boot, so that nothing is
+/// known of its clock; or it says that it is off by more than a clock can be. The error grows with the recording's age,
+/// as two clocks may drift apart by 100 ppm.
+std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& clock);
 
 struct NodeAnswer {
   std::string node;  // as it was asked
@@ -51,7 +74,24 @@ struct NodesAnswer {
   std::vector<FailedNode> failed;
 };
 
-/// Asks all: what they serve, and several times for their clocks, of which the quickest answer counts.
+/// Asks one node: what it serves, and several times for its clocks, of which the quickest answer counts; fewer times
+/// where answers take long.
+class InfoConversation final : public Conversation {
+ public:
+  Result<std::optional<Question>> next(Reply* last) override;
+
+  /// Of a conversation that is over.
+  NodeInfo info;
+  std::optional<ClockOffset> clock;
+
+ private:
+  Status take_clock(const Reply& reply);
+
+  int asked_ = 0;
+  int64_t clocks_took_ns_ = 0;
+};
+
+/// Asks all, each as InfoConversation does.
 NodesAnswer ask_nodes(std::span<const NodeAddress> nodes, const ClientOptions& options);
 
 }  // namespace stalltrace::fleet

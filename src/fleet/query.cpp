@@ -50,12 +50,27 @@ class NodeRows final : public serve::RowLinesSink {
  public:
   NodeRows(std::string address, int64_t deadline_ns, RowSink* rows)
       : address_(std::move(address)), deadline_ns_(deadline_ns), sink_(rows), row_(1) {}
+  /// Leaves out recordings that an earlier node has, and adds the others. Without it none is left out.
+  void leave_out(std::map<std::vector<std::string>, std::string>& known, std::vector<CopiedRecording>& copies) {
+    known_ = &known;
+    copies_ = &copies;
+  }
+
+  void runs(std::span<const std::string> of_next) override { runs_.assign(of_next.begin(), of_next.end()); }
 
   Status recording(std::string_view name, std::span<const std::string> nodes, const Columns& names) override {
     if (columns && *columns != names) {
       return fail("its recordings answer with different columns", "name the columns instead of SELECT *");
     }
     columns = names;
+    is_copy_ = false;
+    if (known_ != nullptr && !runs_.empty()) {
+      const auto [first, fresh] = known_->try_emplace(runs_, address_);
+      is_copy_ = !fresh && first->second != address_;
+      if (is_copy_) {
+        copies_->push_back({address_, std::string(name.substr(0, kLongestName)), first->second});
+      }
+    }
     row_.resize(1);
     row_[0] = nodes.size() == 1 && !nodes[0].empty() ? nodes[0].substr(0, kLongestName)
                                                      : fmt::format("{}/{}", address_, name.substr(0, kLongestName));
@@ -65,6 +80,9 @@ class NodeRows final : public serve::RowLinesSink {
     if (count_++ == kMostRows) {
       full = true;
       return fail("more rows than are taken");
+    }
+    if (is_copy_) {
+      return {};
     }
     if (sink_ == nullptr) {
       return count_ % kRowsPerCheck == 0 && monotonic_now_ns() > deadline_ns_
@@ -88,6 +106,10 @@ class NodeRows final : public serve::RowLinesSink {
   RowSink* sink_;
   std::vector<Value> row_;
   int64_t count_ = 0;
+  std::vector<std::string> runs_;                                     // of the recording that is being read
+  bool is_copy_ = false;                                              // likewise
+  std::map<std::vector<std::string>, std::string>* known_ = nullptr;  // by runs: the node's address
+  std::vector<CopiedRecording>* copies_ = nullptr;
 };
 
 struct Checked {
@@ -165,6 +187,7 @@ Result<FleetAnswer> query_nodes(std::span<const NodeAddress> nodes, std::string_
     ST_TRY(sink.columns(names));
   }
   bool wanted = true;
+  std::map<std::vector<std::string>, std::string> known;
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (answers[i] && answers[i]->columns != *columns) {
       answers[i] = fail("it answers with other columns than most nodes", "name the columns instead of SELECT *");
@@ -179,6 +202,7 @@ Result<FleetAnswer> query_nodes(std::span<const NodeAddress> nodes, std::string_
     }
     if (wanted) {
       NodeRows rows(nodes[i].shown(), 0, &sink);
+      rows.leave_out(known, answer.copies);
       auto delivered = serve::read_row_lines(std::exchange(answers[i]->lines, {}), rows);
       wanted = !rows.stopped;
       if (!delivered && !rows.stopped && !rows.full) {

@@ -19,6 +19,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <system_error>
 #include <thread>
 
 #include "base/file.h"
@@ -72,29 +73,34 @@ void ask_name_servers(struct __res_state& state, const std::string& name, int ty
 void ask_all(const std::vector<std::string>& names, int out) {
   std::atomic<size_t> next = 0;
   std::mutex writing;
-  std::vector<std::jthread> threads;
-  for (size_t i = 0; i < std::min(kThreads, names.size()); ++i) {
-    threads.emplace_back([&] {
-      struct __res_state state {};
-      if (::res_ninit(&state) != 0) {
-        return;
-      }
-      state.retry = 2;
-      state.retrans = 2;
-      for (size_t mine = next++; mine < names.size(); mine = next++) {
-        std::vector<std::string> found;
-        for (const int type : {ns_t_a, ns_t_aaaa}) {
-          if (found.empty()) {
-            ask_name_servers(state, names[mine], type, found);
-          }
+  const auto ask_next = [&] {
+    struct __res_state state {};
+    if (::res_ninit(&state) != 0) {
+      return;
+    }
+    state.retry = 2;
+    state.retrans = 2;
+    for (size_t mine = next++; mine < names.size(); mine = next++) {
+      std::vector<std::string> found;
+      for (const int type : {ns_t_a, ns_t_aaaa}) {
+        if (found.empty()) {
+          ask_name_servers(state, names[mine], type, found);
         }
-        const std::string line = fmt::format("{} {}\n", names[mine], fmt::join(found, " "));
-        const std::scoped_lock lock(writing);
-        static_cast<void>(!::write(out, line.data(), line.size()));
       }
-      ::res_nclose(&state);
-    });
+      const std::string line = fmt::format("{} {}\n", names[mine], fmt::join(found, " "));
+      const std::scoped_lock lock(writing);
+      static_cast<void>(!::write(out, line.data(), line.size()));
+    }
+    ::res_nclose(&state);
+  };
+  std::vector<std::jthread> threads;
+  try {
+    while (threads.size() + 1 < std::min(kThreads, names.size())) {
+      threads.emplace_back(ask_next);
+    }
+  } catch (const std::system_error&) {  // those that could be started, and this one
   }
+  ask_next();
 }
 
 /// What the child writes until it ends, or until the deadline.

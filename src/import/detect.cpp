@@ -4,19 +4,27 @@
 #include <vector>
 
 #include "base/file.h"
+#include "import/byte_stream.h"
+#include "import/chrome_trace/trace.h"
 #include "import/evidence.h"
 #include "import/kernel_log/message.h"
 #include "import/lines.h"
+#include "import/nccl_inspector/record.h"
 #include "import/nccl_log/log_text.h"
+#include "import/nccl_ras/report.h"
 #include "import/nccl_tests/json_report.h"
 #include "import/nccl_tests/table.h"
+#include "import/nvidia_smi/gpu_report.h"
+#include "import/packet_capture/packets.h"
 #include "import/py_spy/dump.h"
+#include "model/events/imported/torch_report.h"
 
 namespace stalltrace::import {
 namespace {
 
 constexpr std::string_view kSqlite = "SQLite format 3";
 constexpr std::string_view kProfilerMagic = "STBLKBOX";
+constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr size_t kHeadBytes = 4096;
 // Of a job's output before NCCL's first line:
 constexpr int64_t kMostLinesLookedAt = 200'000;
@@ -49,8 +57,11 @@ bool is_pickled_dump(std::string_view head) {
 
 bool is_log_line(std::string_view text) {
   const LogText read = read_log_text(text);
+  if (read.level == LogText::Level::kVersion && text.find(" compiled with CUDA ") != std::string_view::npos) {
+    return false;  // the head of a report of NCCL's RAS
+  }
   return (read.level != LogText::Level::kNone && (!read.host.empty() || read.level == LogText::Level::kVersion)) ||
-         is_timeout(text);
+         is_timeout(text) || read_torch_report(text);
 }
 
 // A single line that looks like the kernel's may be anybody's.
@@ -62,10 +73,14 @@ struct LineFormat {
   bool (*is_line)(std::string_view line);
   size_t least_lines = 1;
 };
-constexpr std::array kLineFormats{
-    LineFormat{Format::kNcclLog, is_log_line}, LineFormat{Format::kNcclTests, is_benchmark_line},
-    LineFormat{Format::kKernelLog, is_kernel_message}, LineFormat{Format::kKernelLog, is_kernel_line, kKernelLines},
-    LineFormat{Format::kPySpy, is_py_spy_line}};
+constexpr std::array kLineFormats{LineFormat{Format::kNcclLog, is_log_line},
+                                  LineFormat{Format::kNcclTests, is_benchmark_line},
+                                  LineFormat{Format::kKernelLog, is_kernel_message},
+                                  LineFormat{Format::kKernelLog, is_kernel_line, kKernelLines},
+                                  LineFormat{Format::kPySpy, is_py_spy_line},
+                                  LineFormat{Format::kNcclRas, is_ras_line},
+                                  LineFormat{Format::kNcclInspector, is_inspector_line},
+                                  LineFormat{Format::kNvidiaSmi, is_gpu_report_line}};
 
 Result<std::vector<Format>> line_formats(const std::string& path, uint64_t most_bytes) {
   ST_ASSIGN(LineReader lines, LineReader::open(path, most_bytes));
@@ -97,17 +112,24 @@ Result<std::vector<Format>> line_formats(const std::string& path, uint64_t most_
 }  // namespace
 
 std::string_view name_of(Format format) {
-  constexpr std::array<std::string_view, 9> kNames{
-      "unknown",           "recording",  "profiler file", "NCCL log",    "Flight Recorder dump",
-      "nccl-tests output", "kernel log", "py-spy dump",   "other pickle"};
+  constexpr std::array<std::string_view, 14> kNames{
+      "unknown",           "recording",           "profiler file",     "NCCL log",       "Flight Recorder dump",
+      "nccl-tests output", "kernel log",          "py-spy dump",       "profiler trace", "packet capture",
+      "NCCL RAS output",   "NCCL Inspector file", "nvidia-smi report", "other pickle"};
   return kNames[static_cast<size_t>(format)];
 }
 
 std::span<const Reader> readers() {
-  static constexpr std::array kReaders{
-      Reader{Format::kNcclLog, "", import_nccl_logs}, Reader{Format::kFlightRecorder, "", import_flight_recorder},
-      Reader{Format::kNcclTests, "result", import_nccl_tests},
-      Reader{Format::kKernelLog, "message", import_kernel_logs}, Reader{Format::kPySpy, "stack", import_py_spy}};
+  static constexpr std::array kReaders{Reader{Format::kNcclLog, "", import_nccl_logs},
+                                       Reader{Format::kFlightRecorder, "", import_flight_recorder},
+                                       Reader{Format::kNcclTests, "result", import_nccl_tests},
+                                       Reader{Format::kKernelLog, "message", import_kernel_logs},
+                                       Reader{Format::kPySpy, "stack", import_py_spy},
+                                       Reader{Format::kChromeTrace, "rank", import_chrome_traces},
+                                       Reader{Format::kPacketCapture, "flow", import_packet_captures},
+                                       Reader{Format::kNcclRas, "report", import_nccl_ras},
+                                       Reader{Format::kNcclInspector, "", import_nccl_inspector},
+                                       Reader{Format::kNvidiaSmi, "GPU", import_nvidia_smi}};
   return kReaders;
 }
 
@@ -126,11 +148,22 @@ Result<std::vector<Format>> detect(const std::string& path) {
   if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5) {
     return Formats{is_pickled_dump(head) ? Format::kFlightRecorder : Format::kOtherPickle};
   }
+  ST_ASSIGN(const std::string plain,
+            head.starts_with(kGzip) ? read_uncompressed_head(path, kHeadBytes) : Result<std::string>(head));
+  if (is_packet_capture(plain)) {
+    return Formats{Format::kPacketCapture};
+  }
+  if (is_chrome_trace(plain)) {
+    return Formats{Format::kChromeTrace};
+  }
   if (is_benchmark_report(head)) {
     return Formats{Format::kNcclTests};
   }
   if (is_py_spy_json(head)) {
     return Formats{Format::kPySpy};
+  }
+  if (is_ras_json(head)) {
+    return Formats{Format::kNcclRas};
   }
   if (is_json_dump(head)) {
     return Formats{Format::kFlightRecorder};

@@ -25,10 +25,16 @@ enum class Format : uint8_t {
   kNcclTests,       // output of all_reduce_perf and the others, text or JSON
   kKernelLog,       // dmesg, journalctl -k, kern.log
   kPySpy,           // py-spy dump, text or JSON
+  kChromeTrace,     // of torch.profiler, plain or gzip
+  kPacketCapture,   // pcap or pcapng, plain or gzip
+  kNcclRas,         // reports of NCCL's RAS, text or JSON
+  kNcclInspector,   // lines of NCCL's Inspector
+  kNvidiaSmi,       // text of nvidia-smi -q
   kOtherPickle,     // of anything else
 };
 /// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "nccl-tests output", "kernel log", "py-spy
-/// dump", "other pickle", "unknown"
+/// dump", "profiler trace", "packet capture", "NCCL RAS output", "NCCL Inspector file",
+/// "nvidia-smi report", "other pickle", "unknown"
 std::string_view name_of(Format format);
 
 /// By the file's content: a job's output can have several formats. At least one; kUnknown only alone. Fails if the file
@@ -68,6 +74,33 @@ Result<Summary> import_kernel_logs(std::span<const std::string> paths, EventSink
 /// Dumps of py-spy. Fails if none can be read.
 Result<Summary> import_py_spy(std::span<const std::string> paths, EventSink& sink, const Note& note,
                               const Options& options = {});
+/// Traces of torch.profiler. Fails if none can be read.
+Result<Summary> import_chrome_traces(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                     const Options& options = {});
+/// Packet captures. Fails if none can be read.
+Result<Summary> import_packet_captures(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                       const Options& options = {});
+
+/// Reports of NCCL's RAS. Fails if none can be read.
+Result<Summary> import_nccl_ras(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                const Options& options = {});
+
+/// Lines of NCCL's Inspector. Fails if none can be read.
+Result<Summary> import_nccl_inspector(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                      const Options& options = {});
+
+/// Text of nvidia-smi -q. Fails if none can be read.
+Result<Summary> import_nvidia_smi(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                  const Options& options = {});
+
+/// What RAS answered to a question of ours.
+struct RasAnswer {
+  std::string address;
+  int64_t asked_ns = 0;  // in UTC: when it was asked
+  std::string text;
+};
+/// The same for answers; those of one address are a node. Fails if one can't be read.
+Result<Summary> import_ras_answers(std::span<const RasAnswer> answers, EventSink& sink, const Note& note);
 
 /// The readers above.
 struct Reader {

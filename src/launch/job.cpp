@@ -58,6 +58,9 @@ Status Job::start(const std::vector<std::string>& argv, const std::vector<std::s
     return fail(fmt::format("{} came before {} was started: it was not", ::strsignal(*early_), argv.front()), {},
                 ErrorKind::kInterrupted);
   }
+  if (!signals_.ready()) {
+    return with_context("start " + argv.front(), signals_.ready().error());
+  }
   ST_ASSIGN(command_,
             Subprocess::spawn(
                 {.argv = argv, .environment = environment, .kept_fds = handed_, .signals = signals_.at_start()}));

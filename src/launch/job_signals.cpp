@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <iterator>
+#include <system_error>
 
 namespace stalltrace::launch {
 namespace {
@@ -35,8 +36,18 @@ JobSignals::JobSignals() : at_start_(SignalState::current()) {
   by_default.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &by_default, &child_at_start_);
   signals_ = UniqueFd(::signalfd(-1, &held, SFD_CLOEXEC | SFD_NONBLOCK));
-  wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  thread_ = std::jthread([this](const std::stop_token& stop) { pass_on(stop); });
+  if (signals_) {
+    wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  }
+  if (!wake_) {
+    ready_ = fail_errno("pass signals on", errno);
+    return;
+  }
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { pass_on(stop); });
+  } catch (const std::system_error& error) {
+    ready_ = fail_errno("pass signals on: start a thread", error.code().value());
+  }
 }
 
 JobSignals::~JobSignals() {
@@ -64,7 +75,8 @@ void JobSignals::pass_to(const Subprocess& command) {
 
 void JobSignals::wake() {
   const uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
+  while (::write(wake_.get(), &one, sizeof one) < 0 && errno == EINTR) {
+  }
 }
 
 void JobSignals::pass_on(const std::stop_token& stop) {

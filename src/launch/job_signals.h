@@ -34,6 +34,9 @@ class JobSignals {
   std::optional<int> take_early();
   /// Readable (poll) when there may be one.
   [[nodiscard]] int early_descriptor() const { return signals_.get(); }
+  /// What keeps signals from being passed on: no descriptor, or no thread, was left. The command must not be started
+  /// then.
+  [[nodiscard]] const Status& ready() const { return ready_; }
   /// Passes signals on from here on, on its own thread. `command` has just been started and must not be reaped before
   /// stop_passing(): until then no other process has its number.
   void pass_to(const Subprocess& command);
@@ -54,6 +57,7 @@ class JobSignals {
   struct sigaction child_at_start_ {};
   UniqueFd signals_;
   UniqueFd wake_;  // the command was started, or the thread must end
+  Status ready_;
   GroupSignalProbe witness_;
   pid_t command_pid_ = -1;
   std::atomic<bool> asked_to_end_ = false;

@@ -11,6 +11,8 @@
 #include "model/events/benchmark.h"
 #include "model/events/collective.h"
 #include "model/events/host.h"
+#include "model/events/imported/packet_capture.h"
+#include "model/events/imported/trace_profile.h"
 #include "model/events/job.h"
 #include "model/events/log.h"
 #include "model/events/profiler.h"
@@ -21,10 +23,12 @@
 namespace stalltrace {
 
 /// Read completely: see TableKind::kState.
-inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes + kBenchmarkRunTypes;
+inline constexpr auto kStateTypes =
+    kJobTypes + kConnectionTypes + kBenchmarkRunTypes + kTraceProfileTypes + kPacketFlowTypes;
 /// Streamed in time order.
 inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes +
-                                       kHostTypes + kLogTypes + kBenchmarkResultTypes;
+                                       kHostTypes + kLogTypes + kBenchmarkResultTypes + kTraceStepTypes +
+                                       kPacketEventTypes;
 inline constexpr auto kEventTypes = kStateTypes + kStreamedTypes;
 
 template <typename T>

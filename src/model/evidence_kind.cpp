@@ -32,6 +32,7 @@ constexpr std::array kKinds{
     EvidenceKindInfo{kConnects, "connects", "connects and closes of connections", kOldestTraced},
     EvidenceKindInfo{kHostDrops, "host_drops", "packets dropped inside the host", "5.17"},
     EvidenceKindInfo{kOutOfMemoryKills, "oom_kills", "processes killed for lack of memory", kOldestTraced},
+    EvidenceKindInfo{kPythonExceptions, "python_exceptions", "exceptions that end Python programs", kOldestTraced},
 };
 
 constexpr bool in_order() {

@@ -30,6 +30,7 @@ enum class EvidenceKind : uint8_t {
   kConnects,
   kHostDrops,
   kOutOfMemoryKills,
+  kPythonExceptions,
 };
 
 /// The oldest kernel that can be traced.

@@ -143,6 +143,39 @@ struct BenchmarkSummary {
   std::vector<std::string> remarks;  // what the numbers show: failures first, outliers, the comparison with other runs
 };
 
+/// One process's part in a profiler's trace (TraceProfile), and its comparison with those of the other ranks.
+struct ProfileSummary {
+  std::string file;
+  std::optional<int32_t> rank;
+  std::optional<int32_t> world_size;
+  std::string backend;
+  bool on_device = false;
+  int64_t steps = 0;
+  int64_t duration_ns = 0;
+  int64_t compute_ns = 0;
+  int64_t communication_ns = 0;
+  int64_t exposed_ns = 0;  // communication while nothing was computed
+  int64_t idle_ns = 0;
+  std::vector<TraceCollective> collectives;  // those that cost most, by exposed time
+  int64_t more_collectives = 0;
+  std::vector<std::string> remarks;
+};
+
+/// One direction of a TCP connection of a packet capture that had trouble.
+struct FlowSummary {
+  PacketFlow flow;
+  std::optional<int32_t> src_rank;  // where a recording has the connection
+  std::optional<int32_t> dst_rank;
+  std::vector<std::string> remarks;
+};
+
+struct CaptureSummary {
+  PacketCapture capture;
+  std::vector<FlowSummary> flows;  // with trouble, the worst first
+  int64_t more_flows = 0;
+  std::vector<std::string> remarks;
+};
+
 /// The result of explain.
 struct Report {
   static constexpr int kSchema = 1;
@@ -162,6 +195,8 @@ struct Report {
   std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
   bool ends_unknown = false;  // calls have no ends, as in a log: without findings, nothing is known to be healthy
   std::vector<BenchmarkSummary> benchmarks;  // runs of benchmarks whose output was given
+  std::vector<ProfileSummary> profiles;      // traces of profilers that were given, by rank
+  std::vector<CaptureSummary> captures;      // packet captures that were given
   std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
 
   /// False with findings, or if a benchmark failed. None without any if nothing was judged, ends are unknown, or ranks

@@ -15,4 +15,11 @@ struct NodeClock {
   std::optional<int64_t> error_ns;  // how far off the result may be; none: nothing bounds it
 };
 
+/// What was measured of a node's clock: its recorded times minus those of a clock that all measurements share.
+struct MeasuredClock {
+  NodeId node_id = 0;
+  int64_t offset_ns = 0;
+  int64_t error_ns = 0;  // the true value is within +- this, all through the recording
+};
+
 }  // namespace stalltrace

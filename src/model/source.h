@@ -46,6 +46,10 @@ class EventSource {
   Result<std::vector<Connection>> connections() { return all<Connection>(); }
   Result<std::vector<Stack>> stacks() { return all<Stack>(); }
   Result<std::vector<BenchmarkRun>> benchmark_runs() { return all<BenchmarkRun>(); }
+  Result<std::vector<TraceProfile>> trace_profiles() { return all<TraceProfile>(); }
+  Result<std::vector<TraceCollective>> trace_collectives() { return all<TraceCollective>(); }
+  Result<std::vector<PacketCapture>> packet_captures() { return all<PacketCapture>(); }
+  Result<std::vector<PacketFlow>> packet_flows() { return all<PacketFlow>(); }
   Result<std::vector<Loss>> losses() { return all<Loss>(); }
 
   Status collectives(TimeRange range, const Visitor<Collective>& visit) { return stream(range, visit); }
@@ -55,8 +59,11 @@ class EventSource {
   Status wait_spans(TimeRange range, const Visitor<WaitSpan>& visit) { return stream(range, visit); }
   Status proxy_steps(TimeRange range, const Visitor<ProxyStep>& visit) { return stream(range, visit); }
   Status python_stacks(TimeRange range, const Visitor<PythonStack>& visit) { return stream(range, visit); }
+  Status python_exceptions(TimeRange range, const Visitor<PythonException>& visit) { return stream(range, visit); }
   Status kernel_messages(TimeRange range, const Visitor<KernelMessage>& visit) { return stream(range, visit); }
   Status benchmark_results(TimeRange range, const Visitor<BenchmarkResult>& visit) { return stream(range, visit); }
+  Status trace_steps(TimeRange range, const Visitor<TraceStep>& visit) { return stream(range, visit); }
+  Status packet_events(TimeRange range, const Visitor<PacketEvent>& visit) { return stream(range, visit); }
   Status log_lines(TimeRange range, const Visitor<LogLine>& visit) { return stream(range, visit); }
   Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) { return stream(range, visit); }
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) { return stream(range, visit); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "preflight/topology/pci_device.h"
 
 namespace stalltrace::preflight {
 
@@ -33,6 +34,7 @@ struct HostReport {
   std::string host;
   std::vector<HostCheck> checks;
   std::map<std::string, std::string> facts;  // "setting NCCL_ALGO" -> "Ring"
+  Topology topology;                         // for display: parse_report leaves it out
 
   void add(std::string check, std::string subject, Outcome outcome, std::string detail, std::string remedy = {}) {
     checks.push_back({std::move(check), std::move(subject), outcome, std::move(detail), std::move(remedy)});

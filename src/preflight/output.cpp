@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "preflight/topology/topology.h"
 
 namespace stalltrace::preflight {
 namespace {
@@ -24,6 +25,23 @@ Json checks_json(std::span<const HostCheck> checks) {
                     {"remedy", check.remedy}});
   }
   return rows;
+}
+
+Json topology_json(const Topology& topology) {
+  Json devices = Json::array();
+  Json paths = Json::array();
+  for (const PciDevice& device : topology.devices) {
+    devices.push_back({{"name", device.name},
+                       {"kind", device.kind == PciDevice::Kind::kGpu ? "gpu" : "card"},
+                       {"address", device.address},
+                       {"numa_node", device.numa_node < 0 ? Json() : Json(device.numa_node)}});
+    Json row = Json::array();
+    for (const PciDevice& other : topology.devices) {
+      row.push_back(to_text(path_between(device, other)));
+    }
+    paths.push_back(std::move(row));
+  }
+  return {{"devices", std::move(devices)}, {"paths", std::move(paths)}};
 }
 
 std::string text_of(const Json& object) {
@@ -73,12 +91,20 @@ std::string checks_text(std::span<const HostCheck> checks) {
   return text + fmt::format("{} failed, {}.\n", count_of(failed, "check"), count_of(warnings, "warning"));
 }
 
+std::string report_text(const HostReport& report) {
+  return topology_text(report.topology) + checks_text(report.checks);
+}
+
 std::string report_json(const HostReport& report) {
-  return text_of({{"schema", kSchema},
-                  {"host", report.host},
-                  {"failed", report.failed()},
-                  {"checks", checks_json(report.checks)},
-                  {"facts", report.facts}});
+  Json object{{"schema", kSchema},
+              {"host", report.host},
+              {"failed", report.failed()},
+              {"checks", checks_json(report.checks)},
+              {"facts", report.facts}};
+  if (!report.topology.devices.empty()) {
+    object["topology"] = topology_json(report.topology);
+  }
+  return text_of(object);
 }
 
 std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> found) {

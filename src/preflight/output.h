@@ -13,6 +13,8 @@ namespace stalltrace::preflight {
 
 /// A line for each check, with its remedy below it, and a last line with the verdict.
 std::string checks_text(std::span<const HostCheck> checks);
+/// The checks, below the matrix of GPUs and cards where there is a GPU.
+std::string report_text(const HostReport& report);
 std::string report_json(const HostReport& report);
 /// {"hosts": [...], "failed": false, "checks": [...]}
 std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> found);

@@ -16,6 +16,7 @@
 #include "preflight/network/infiniband.h"
 #include "preflight/network/interface_checks.h"
 #include "preflight/network/interfaces.h"
+#include "preflight/topology/topology.h"
 
 namespace stalltrace::preflight {
 namespace {
@@ -45,6 +46,14 @@ Result<HostReport> check_this_host(const Environment& environment, const HostFil
   check_settings(settings, report);
   check_interfaces(settings, interfaces, files, report);
   check_infiniband(settings, files, report);
+  std::vector<std::string> chosen;
+  for (const InterfaceAddress& one :
+       choose_interfaces(interfaces, settings.value("NCCL_SOCKET_IFNAME"), settings.value("NCCL_SOCKET_FAMILY"))
+           .addresses) {
+    chosen.push_back(one.name);
+  }
+  report.topology = read_topology(settings, files, chosen, report);
+  check_topology(report.topology, report);
   check_host(read_limits(),
              {.rdma = !read_ports(files).empty() && uses_infiniband(settings),
               .shared_memory = settings.integer("NCCL_SHM_DISABLE", 0) == 0},

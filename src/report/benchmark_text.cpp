@@ -45,6 +45,9 @@ void write_run(Page& page, const BenchmarkSummary& run, size_t number) {
 }  // namespace
 
 std::string benchmarks_text(const Report& report) {
+  if (report.benchmarks.empty()) {
+    return "";
+  }
   const auto failed = std::ranges::count_if(report.benchmarks, &BenchmarkSummary::failed);
   return fmt::format("{}{}", count_of(std::ssize(report.benchmarks), "benchmark"),
                      failed > 0 ? fmt::format(", {} of them failed", failed) : "");

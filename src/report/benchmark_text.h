@@ -8,7 +8,7 @@
 
 namespace stalltrace::report {
 
-/// "2 benchmarks, 1 of them failed"
+/// "2 benchmarks, 1 of them failed"; empty without any
 std::string benchmarks_text(const Report& report);
 /// One block a run; nothing without any.
 void write_benchmarks(Page& page, const Report& report);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text and JSON output, byte for byte. STALLTRACE_UPDATE_GOLDEN=1 rewrites the files; review the diff.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
@@ -256,6 +258,60 @@ TEST(InspectionGolden, TextAndJson) {
   expect_golden("instance.json", inspection_to_json(slow_instance()));
 }
 
+TEST(ReportGolden, ProfilerTraces) {
+  Report report;
+  ProfileSummary one{
+      .file = "rank0.json\x1b[2J", .rank = 0, .world_size = 2, .backend = "nccl", .on_device = true, .steps = 4};
+  one.duration_ns = 400'000'000;
+  one.compute_ns = 240'000'000;
+  one.communication_ns = 180'000'000;
+  one.exposed_ns = 140'000'000;
+  one.idle_ns = 20'000'000;
+  TraceCollective bucket{
+      .op = "all_reduce", .process_group = "default_pg", .datatype = "Float", .elements = 1'000'000, .calls = 4};
+  bucket.total_ns = 120'000'000;
+  bucket.exposed_ns = 90'000'000;
+  bucket.shortest_ns = 20'000'000;
+  bucket.longest_ns = 50'000'000;
+  one.collectives.push_back(bucket);
+  bucket.elements.reset();
+  bucket.datatype = bucket.process_group = "";
+  bucket.ordinal = 2;
+  one.collectives.push_back(bucket);
+  one.more_collectives = 3;
+  one.remarks = {"late: the others wait for rank 0.", "long step: 3 took 180 ms"};
+  report.profiles.push_back(one);
+  report.profiles.push_back({.file = "other.json", .duration_ns = 5'000'000});
+  expect_golden("profiles.txt", report_to_text(report));
+  expect_golden("profiles.json", report_to_json(report));
+  EXPECT_EQ(report.health(), std::nullopt);
+}
+
+TEST(ReportGolden, PacketCaptures) {
+  Report report;
+  CaptureSummary one;
+  one.capture.file = "net.pcap";
+  one.capture.started_ns = 1'777'975'200'000'000'000;
+  one.capture.duration_ns = 60'000'000'000;
+  one.capture.packets = 2000;
+  one.capture.tcp_packets = 1990;
+  one.capture.flows = 2;
+  report.captures.push_back(one);
+  one.remarks = {"3 ICMP messages that a packet is too big for the path"};
+  FlowSummary flow{.src_rank = 0, .dst_rank = 1};
+  flow.flow.source = {"10.0.0.1", 5001};
+  flow.flow.destination = {"10.0.0.2", 29500};
+  flow.flow.packets = 1000;
+  flow.flow.payload_bytes = 1'448'000;
+  flow.flow.retransmits = 40;
+  flow.remarks = {"loss: 40 of 1000 packets were retransmissions, 4.0 % of the bytes", "reset: 10.0.0.1 sent 1 RST"};
+  one.flows.push_back(flow);
+  one.more_flows = 2;
+  report.captures.push_back(one);
+  expect_golden("captures.txt", report_to_text(report));
+  expect_golden("captures.json", report_to_json(report));
+}
+
 TEST(ReportGolden, Benchmarks) {
   Report report;
   BenchmarkSummary run{.name = "all_reduce_perf", .file = "good.log", .line = 3, .nranks = 8};
@@ -327,6 +383,26 @@ TEST(ReportJson, HasTheFieldsOfSchemaOne) {
   EXPECT_TRUE(parsed["findings"][1]["link"].is_null());
   EXPECT_TRUE(parsed["findings"][1]["comm_id_hash"].is_null());
   EXPECT_EQ(parsed["recording"]["lost_events"], 13);
+}
+
+TEST(ReportText, ManyFindingsLossesAndNotesFoldIntoAPage) {
+  Report report = healthy_report();
+  report.healthy = false;
+  for (int i = 0; i < 30; ++i) {
+    report.findings.push_back(loss_finding());
+    report.losses.push_back({static_cast<NodeId>(i), "ring:tcp", static_cast<uint64_t>(i) + 1});
+    report.notes.push_back(fmt::format("note-{}", i + 1));
+  }
+  const std::string page = report_to_text(report);
+  expect_golden("folded.txt", page);
+  const std::string all = report_to_text(report, {.all = true});
+  EXPECT_THAT(page, HasSubstr("[24]"));
+  EXPECT_THAT(page, Not(HasSubstr("[25]")));
+  EXPECT_THAT(page, Not(HasSubstr("note-17")));
+  EXPECT_THAT(all, HasSubstr("[30]"));
+  EXPECT_THAT(all, HasSubstr("note-30"));
+  EXPECT_THAT(all, Not(HasSubstr("--all")));
+  EXPECT_LT(std::ranges::count(page, '\n'), std::ranges::count(all, '\n') / 2);
 }
 
 }  // namespace

@@ -31,7 +31,9 @@ std::string_view severity_colour(Severity severity) { return kSeverityColours[st
 
 std::string where_text(const Finding& finding, bool attempts) {
   std::string where;
-  if (finding.culprit && finding.culprit->pid == 0 && !finding.culprit->node.empty()) {
+  if (finding.culprit && finding.culprit->pid == 0 && !finding.culprit->rank && !finding.culprit->node.empty()) {
+    where = finding.culprit->node;
+  } else if (finding.culprit && finding.culprit->pid == 0 && !finding.culprit->node.empty()) {
     where = fmt::format("{} on {}", rank_text(finding.culprit->rank), finding.culprit->node);
   } else if (finding.culprit && finding.culprit->pid == 0) {
     where = rank_text(finding.culprit->rank) + ", of which no process was recorded";

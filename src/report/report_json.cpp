@@ -14,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const std::optional<int32_t>& number) { return number ? Json(*number) : Json(nullptr); }
+Json to_json(const std::optional<int64_t>& number) { return number ? Json(*number) : Json(nullptr); }
 Json to_json(const std::optional<Endpoint>& endpoint) {
   return endpoint ? Json(format_endpoint(*endpoint)) : Json(nullptr);
 }
@@ -50,6 +51,64 @@ Json to_json(const BenchmarkSummary& run) {
           {"ended", run.ended},
           {"failed", run.failed},
           {"remarks", run.remarks}};
+}
+
+Json to_json(const ProfileSummary& profile) {
+  Json json{{"file", profile.file},
+            {"rank", to_json(profile.rank)},
+            {"world_size", to_json(profile.world_size)},
+            {"backend", profile.backend.empty() ? Json(nullptr) : Json(profile.backend)},
+            {"on_device", profile.on_device},
+            {"steps", profile.steps},
+            {"duration_ns", profile.duration_ns},
+            {"compute_ns", profile.compute_ns},
+            {"communication_ns", profile.communication_ns},
+            {"exposed_ns", profile.exposed_ns},
+            {"idle_ns", profile.idle_ns},
+            {"collectives", Json::array()},
+            {"more_collectives", profile.more_collectives},
+            {"remarks", profile.remarks}};
+  for (const TraceCollective& one : profile.collectives) {
+    json["collectives"].push_back({{"op", one.op},
+                                   {"process_group", one.process_group},
+                                   {"datatype", one.datatype},
+                                   {"elements", to_json(one.elements)},
+                                   {"ordinal", to_json(one.ordinal)},
+                                   {"calls", one.calls},
+                                   {"total_ns", one.total_ns},
+                                   {"exposed_ns", one.exposed_ns},
+                                   {"shortest_ns", one.shortest_ns},
+                                   {"longest_ns", one.longest_ns}});
+  }
+  return json;
+}
+
+Json to_json(const CaptureSummary& summary) {
+  const PacketCapture& capture = summary.capture;
+  Json json{
+      {"file", capture.file},       {"from_ns", capture.started_ns},      {"duration_ns", capture.duration_ns},
+      {"packets", capture.packets}, {"tcp_packets", capture.tcp_packets}, {"flows", capture.flows},
+      {"missed", capture.missed},   {"too_big", capture.too_big},         {"least_mtu", to_json(capture.least_mtu)},
+      {"remarks", summary.remarks}, {"troubled_flows", Json::array()},    {"more_flows", summary.more_flows}};
+  for (const FlowSummary& one : summary.flows) {
+    const PacketFlow& flow = one.flow;
+    json["troubled_flows"].push_back({{"src", format_endpoint(flow.source)},
+                                      {"dst", format_endpoint(flow.destination)},
+                                      {"src_rank", to_json(one.src_rank)},
+                                      {"dst_rank", to_json(one.dst_rank)},
+                                      {"packets", flow.packets},
+                                      {"payload_bytes", flow.payload_bytes},
+                                      {"retransmits", flow.retransmits},
+                                      {"lost_before", flow.lost_before},
+                                      {"spurious", flow.spurious},
+                                      {"duplicate_acks", flow.duplicate_acks},
+                                      {"zero_window_ns", flow.zero_window_ns},
+                                      {"resets", flow.resets},
+                                      {"unacked_bytes", flow.unacked_bytes},
+                                      {"unacked_ns", flow.unacked_ns},
+                                      {"remarks", one.remarks}});
+  }
+  return json;
 }
 
 double rounded(double value, double steps) { return std::round(value * steps) / steps; }
@@ -136,6 +195,18 @@ std::string report_to_json(const Report& report) {
     json["benchmarks"] = Json::array();
     for (const BenchmarkSummary& run : report.benchmarks) {
       json["benchmarks"].push_back(to_json(run));
+    }
+  }
+  if (!report.profiles.empty()) {
+    json["profiles"] = Json::array();
+    for (const ProfileSummary& profile : report.profiles) {
+      json["profiles"].push_back(to_json(profile));
+    }
+  }
+  if (!report.captures.empty()) {
+    json["captures"] = Json::array();
+    for (const CaptureSummary& capture : report.captures) {
+      json["captures"].push_back(to_json(capture));
     }
   }
   json["losses"] = Json::array();

@@ -6,17 +6,27 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <span>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "report/benchmark_text.h"
+#include "report/capture_text.h"
 #include "report/page.h"
+#include "report/profile_text.h"
 
 namespace stalltrace::report {
 namespace {
 
 constexpr size_t kSizesListed = 4;
 constexpr size_t kAttemptsListed = 8;
+/// Without TextOptions::all. More findings have a line each, and of still more, of losses and of notes, the number is
+/// said.
+constexpr size_t kFindingsInFull = 8;
+constexpr size_t kFindingsListed = 24;
+constexpr size_t kLossesListed = 12;
+constexpr size_t kNotesListed = 16;
 
 int64_t length_ns(const TimeRange& range) { return range.to_ns - range.from_ns; }
 
@@ -130,24 +140,68 @@ void write_attempts(Page& page, const Report& report) {
   }
 }
 
-void write_reservations(Page& page, const Report& report) {
+/// "[9] late_rank (high): rank 12 on node3, pid 812; 2.02 s of waiting in 55 collectives"
+void write_in_short(Page& page, const Report& report, const Finding& finding, size_t number) {
+  page.line(printable(fmt::format("[{}] {} ({}): {}; {}", number, to_text(finding.cause), to_text(finding.severity),
+                                  where_text(finding, has_attempts(report)), waiting_text(finding))));
+}
+
+void write_findings(Page& page, const Report& report, bool all) {
+  const size_t count = report.findings.size();
+  const size_t in_full = all ? count : std::min(count, kFindingsInFull);
+  for (size_t i = 0; i < in_full; ++i) {
+    write_finding(page, report, report.findings[i], i + 1);
+  }
+  if (in_full == count) {
+    return;
+  }
+  page.line();
+  const size_t listed = std::min(count, kFindingsListed);
+  for (size_t i = in_full; i < listed; ++i) {
+    write_in_short(page, report, report.findings[i], i + 1);
+  }
+  page.line(listed == count ? std::string("--all prints these in full")
+                            : fmt::format("{} more; --all prints all in full", count - listed));
+}
+
+/// How many are listed, and the line that says so where some are not.
+std::pair<size_t, std::string> listed_of(size_t count, size_t most, bool all) {
+  return all || count <= most ? std::pair(count, std::string())
+                              : std::pair(most, fmt::format("{} more; --all prints them", count - most));
+}
+
+void write_reservations(Page& page, const Report& report, bool all) {
   if (!report.losses.empty() || !report.notes.empty()) {
     page.line();
   }
-  for (const Loss& loss : report.losses) {
+  const auto [losses, more_losses] = listed_of(report.losses.size(), kLossesListed, all);
+  for (const Loss& loss : std::span(report.losses).first(losses)) {
     const auto name = report.node_names.find(loss.node_id);
     page.field("lost", printable(fmt::format(
                            "{} from {} ({})", count_of(loss.count, "event"), loss.source,
                            name == report.node_names.end() ? fmt::format("node {}", loss.node_id) : name->second)));
   }
-  for (const std::string& note : report.notes) {
+  if (!more_losses.empty()) {
+    page.field("lost", more_losses);
+  }
+  const auto [notes, more_notes] = listed_of(report.notes.size(), kNotesListed, all);
+  for (const std::string& note : std::span(report.notes).first(notes)) {
     page.field("note", printable(note));
+  }
+  if (!more_notes.empty()) {
+    page.field("note", more_notes);
   }
 }
 
 std::string verdict_without_findings(const Page& page, const Report& report) {
-  if (report.collectives == 0 && !report.benchmarks.empty()) {
-    return page.paint(benchmarks_text(report), kBold) + ".";
+  std::vector<std::string> given;  // what is no job's recording
+  for (std::string text : {benchmarks_text(report), profiles_text(report), captures_text(report)}) {
+    if (!text.empty()) {
+      given.push_back(std::move(text));
+    }
+  }
+  if (report.collectives == 0 && !given.empty()) {
+    return page.paint(fmt::format("{}", fmt::join(given, ", ")), kBold) + ".";
   }
   if (report.judged == 0) {
     return fmt::format(
@@ -183,12 +237,12 @@ std::string report_to_text(const Report& report, const TextOptions& options) {
                               ? fmt::format("on {}, where no collective was recorded", count_of(report.nodes, "node"))
                               : "in " + looked_at(report)));
     write_attempts(page, report);
-    for (size_t i = 0; i < report.findings.size(); ++i) {
-      write_finding(page, report, report.findings[i], i + 1);
-    }
+    write_findings(page, report, options.all);
   }
   write_benchmarks(page, report);
-  write_reservations(page, report);
+  write_profiles(page, report);
+  write_captures(page, report);
+  write_reservations(page, report, options.all);
   return page.take();
 }
 

@@ -10,6 +10,7 @@ namespace stalltrace::report {
 
 struct TextOptions {
   bool colour = false;
+  bool all = false;  // also what would make the report longer than a few pages, such as the thousandth finding
 };
 
 /// Lines, each with a final newline. Control characters in names are replaced.

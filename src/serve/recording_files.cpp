@@ -112,6 +112,12 @@ class RecordingFiles final : public Recordings {
     return snapshot;
   }
 
+  Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view name) override {
+    ST_ASSIGN(const size_t which, index_of(name));
+    ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(std::span(&paths_[which], 1)));
+    return snapshot;
+  }
+
   Status query(std::string_view name, std::string_view sql, const QueryEnd& end, RowSink& sink) override {
     ST_ASSIGN(const size_t which, index_of(name));
     const store::QueryOptions options{

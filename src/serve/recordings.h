@@ -49,7 +49,7 @@ class Snapshot {
   std::unique_ptr<analysis::JobView> job_;
 };
 
-/// list, query and open_copy may be called by several threads at once, snapshot by one at a time.
+/// list, query, own_snapshot and open_copy may be called by several threads at once, snapshot by one at a time.
 class Recordings {
  public:
   struct Info {
@@ -65,6 +65,8 @@ class Recordings {
   /// The current state of all; with `name`, of this one alone. Kept until the recordings change, unless one of them is
   /// being written. For one request: another asks again.
   virtual Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name = {}) = 0;
+  /// The current state of one, which nobody else is given. By several threads at once.
+  virtual Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view name) = 0;
   struct QueryEnd {
     int64_t time_limit_ns = 0;
     const std::atomic<bool>* cancelled = nullptr;  // once it is set; null: only at the time limit

@@ -251,7 +251,8 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
   if (procfs.start_ticks(pid) != started || zombie) {
     return gone(pid);
   }
-  std::ranges::stable_partition(process.threads, [&](const ThreadStack& thread) { return thread.tid == pid; });
+  std::stable_partition(process.threads.begin(), process.threads.end(),
+                        [&](const ThreadStack& thread) { return thread.tid == pid; });
   return process;
 }
 

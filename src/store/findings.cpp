@@ -38,6 +38,7 @@ struct FindingRow {
   std::string remedy;
   std::optional<int64_t> detected_ns;
   std::optional<int64_t> ended_ns;
+  std::optional<int64_t> attempt;
 };
 
 template <RowOf<FindingRow> Row, typename F>
@@ -64,6 +65,7 @@ void each_column(Row& r, F&& f) {
   f("remedy", r.remedy);
   f("detected_ns", r.detected_ns);
   f("ended_ns", r.ended_ns);
+  f("attempt", r.attempt);
 }
 
 std::optional<std::string> endpoint_text(const std::optional<Endpoint>& endpoint) {
@@ -88,12 +90,15 @@ FindingRow to_row(const Finding& finding, int64_t id) {
                  .evidence = evidence_to_text(finding.evidence),
                  .remedy = finding.remedy,
                  .detected_ns = finding.detected_ns,
-                 .ended_ns = finding.ended_ns};
+                 .ended_ns = finding.ended_ns,
+                 .attempt = finding.attempt};
   if (finding.culprit) {
     row.culprit_rank = finding.culprit->rank;
     if (finding.culprit->pid != 0) {
-      row.culprit_node = finding.culprit->node;
       row.culprit_pid = finding.culprit->pid;
+    }
+    if (finding.culprit->pid != 0 || !finding.culprit->rank) {  // a process, or a node
+      row.culprit_node = finding.culprit->node;
     }
   }
   if (finding.link) {
@@ -133,6 +138,7 @@ Finding from_row(const FindingRow& row) {
   finding.remedy = row.remedy;
   finding.detected_ns = row.detected_ns;
   finding.ended_ns = row.ended_ns;
+  finding.attempt = row.attempt;
   return finding;
 }
 

@@ -2,7 +2,11 @@
 // Several recordings as one: read together, or merged into a file.
 #include "store/merge.h"
 
+#include <fmt/format.h>
+
+#include <initializer_list>
 #include <set>
+#include <utility>
 
 #include "store/schema/schema.h"
 #include "store/sqlite/open.h"
@@ -121,6 +125,53 @@ TEST_F(Merge, TwoRunsWithOneIdAreDistinguished) {
     }));
     EXPECT_TRUE(nodes.empty());
   }
+}
+
+/// Rows of the tables, without what depends on the order of merging: the ids of nodes, and numbers of rows.
+std::string content_of(const std::string& path) {
+  constexpr const char* kOfNodes = "FROM {} JOIN node USING(node_id)";
+  std::string content;
+  for (const auto& [table, line] : std::initializer_list<std::pair<std::string, std::string>>{
+           {"process", "pid"},
+           {"collective", "timestamp_ns || ' ' || (event_id & 0xffffffff) || ' ' || stack_id"},
+           {"tcp_events", "timestamp_ns || event"},
+           {"tcp_sample", "timestamp_ns"},
+           {"proxy_step", "collective_id & 0xffffffff"},
+           {"loss", "source || count"},
+           {"segment", "source || (first_id & 0xffffffff) || ' ' || rows"}}) {
+    content += ask(path, fmt::format("SELECT group_concat(line, char(10)) FROM "
+                                     "(SELECT name || ' ' || boot_id || ' ' || {} AS line {} ORDER BY 1)",
+                                     line, fmt::format(fmt::runtime(kOfNodes), table))) +
+               "\n";
+  }
+  return content + ask(path, "SELECT group_concat(stack_id || frames) FROM stack");
+}
+
+TEST_F(Merge, OrderAndRepetitionsDoNotMatter) {
+  const auto node = [](NodeId id, const std::string& name) {
+    Node row = node_row(id, name);
+    row.boot_id = "boot of " + name;
+    row.started_ns = 1'000;
+    return row;
+  };
+  // Ids are drawn by chance: here all nodes have one.
+  const std::string a = record("a.db", node(7, "a"), 0, 1'500);
+  const std::string b = record("b.db", node(7, "b"), 5, 700);
+  const std::string c = record("c.db", node(7, "c"), 9, 20);
+  int made = 0;
+  const auto merged = [&](std::vector<std::string> inputs) {
+    const std::string out = folder_ / fmt::format("merged{}.db", made++);
+    must(merge_recordings(inputs, out));
+    return out;
+  };
+  const std::string all = merged({a, b, c});
+  const std::string expected = content_of(all);
+  EXPECT_EQ(content_of(merged({merged({a, b}), c})), expected);
+  EXPECT_EQ(content_of(merged({a, merged({b, c})})), expected);
+  EXPECT_EQ(content_of(merged({merged({c, b}), a})), expected);
+  EXPECT_EQ(content_of(merged({all, all, b, c})), expected);
+  EXPECT_EQ(content_of(merged({merged({a, b}), merged({b, c})})), expected);
+  EXPECT_EQ(ask(all, "SELECT count(DISTINCT node_id) || ' ' || count(DISTINCT event_id) FROM collective"), "3 2220");
 }
 
 TEST_F(Merge, TakesRecordingsOfAnOlderSchema) {

@@ -75,17 +75,17 @@ class Filler {
   ValueKind kind_ = ValueKind::kOther;
 };
 
-constexpr NodeId kNode = 0x7fffff;  // the largest
+constexpr NodeId kLargestNode = 0x7fffff;  // the largest
 
 template <typename T>
 T full_row() {
   T row;
   each_column(row, Filler());
   if constexpr (requires { row.node_id; }) {
-    row.node_id = kNode;
+    row.node_id = kLargestNode;
   }
   if constexpr (requires { row.event_id; }) {
-    row.event_id = make_event_id(kNode, 3);
+    row.event_id = make_event_id(kLargestNode, 3);
   }
   if constexpr (requires { row.timestamp_ns; }) {
     row.timestamp_ns = 1'769'827'620'000'000'001;
@@ -117,7 +117,7 @@ class RoundTrip : public ::testing::Test {
     const TemporaryFolder folder;
     auto writer = must(RecordingWriter::create(folder / "r.db"));
     if constexpr (!std::is_same_v<T, Node>) {
-      writer->accept(node_row(kNode, "n"));
+      writer->accept(node_row(kLargestNode, "n"));
     }
     writer->accept(row);
     must(writer->close());
@@ -126,8 +126,8 @@ class RoundTrip : public ::testing::Test {
     return rows.empty() ? T() : rows.front();
   }
 };
-using Rows = ForTypes<::testing::Types, Itself, kEventTypes>;
-TYPED_TEST_SUITE(RoundTrip, Rows);
+using RowTypes = ForTypes<::testing::Types, Itself, kEventTypes>;
+TYPED_TEST_SUITE(RoundTrip, RowTypes);
 
 TYPED_TEST(RoundTrip, EveryMemberIsAColumn) {
   constexpr size_t kEndpoints = requires(TypeParam row) { row.source.address; }
@@ -143,10 +143,10 @@ TYPED_TEST(RoundTrip, FullRow) {
 TYPED_TEST(RoundTrip, UnknownStaysUnknown) {
   TypeParam row;
   if constexpr (requires { row.node_id; }) {
-    row.node_id = kNode;
+    row.node_id = kLargestNode;
   }
   if constexpr (requires { row.event_id; }) {
-    row.event_id = make_event_id(kNode, 1);
+    row.event_id = make_event_id(kLargestNode, 1);
   }
   if constexpr (std::is_same_v<TypeParam, Node>) {
     row.ended_ns = 5;  // the writer sets it on closing otherwise

@@ -6,7 +6,7 @@
 namespace stalltrace::store {
 namespace {
 
-class Rows final : public RowSink {
+class KeptRows final : public RowSink {
  public:
   Status columns(const std::vector<std::string>& given) override {
     names = given;
@@ -27,7 +27,7 @@ TEST(RowTable, IsAskedInSql) {
       table->row(std::vector<Value>{std::string("a"), 5.0, int64_t{1}, Blob{"x"}, std::monostate{}}).value_or(false));
   EXPECT_TRUE(
       table->row(std::vector<Value>{std::string("b"), 7.0, int64_t{2}, Blob{"y"}, std::monostate{}}).value_or(false));
-  Rows rows;
+  KeptRows rows;
   must(table->query("SELECT node, ms, Ms_2, \"a b\" FROM rows ORDER BY ms DESC", {}, rows));
   ASSERT_EQ(rows.rows.size(), 2U);
   EXPECT_EQ(rows.rows[0], (std::vector<Value>{std::string("b"), 7.0, int64_t{2}, Blob{"y"}}));

@@ -41,7 +41,7 @@ JobEnd run_job() {
   return end;
 }
 
-struct Expected {
+struct ExpectedGlooCall {
   Operation op;
   std::optional<int64_t> count;
   int64_t bytes;
@@ -61,7 +61,7 @@ TEST_F(GlooRoot, EveryCallOfARealJobAndNoHarmWhereOneThrows) {
   EXPECT_TRUE(job.caught);  // a return probe would have ended the process
   ASSERT_EQ(job.pids.size(), 2U);
   constexpr std::nullopt_t no = std::nullopt;
-  const std::vector<Expected> expected{
+  const std::vector<ExpectedGlooCall> expected{
       {Operation::kAllReduce, 101, 404, no, 20}, {Operation::kBroadcast, 102, 408, 1, 21},
       {Operation::kReduce, 103, 412, 1, 22},     {Operation::kAllGather, 104, 832, no, 23},
       {Operation::kGather, 105, 840, 1, 24},     {Operation::kScatter, 106, 848, 1, 25},
@@ -76,7 +76,7 @@ TEST_F(GlooRoot, EveryCallOfARealJobAndNoHarmWhereOneThrows) {
     EXPECT_EQ(rows[0].completion, Completion::kCall);
     for (size_t i = 1; i < rows.size(); ++i) {
       const Collective& row = rows[i];
-      const Expected& call = expected[i - 1];
+      const ExpectedGlooCall& call = expected[i - 1];
       SCOPED_TRACE(i);
       EXPECT_EQ(row.library, Library::kGloo);
       EXPECT_EQ(row.op, call.op);

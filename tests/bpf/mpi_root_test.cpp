@@ -47,7 +47,7 @@ std::map<int32_t, int32_t> run_job(const Mpi& library) {
   return pids;
 }
 
-struct Expected {
+struct ExpectedMpiCall {
   Operation op;
   std::optional<int64_t> count;
   int64_t bytes;
@@ -57,10 +57,10 @@ struct Expected {
 };
 
 /// The calls of the job (tests/bpf/standin/mpi_job.c) as `rank` of 2.
-std::vector<Expected> expected_calls(int32_t rank) {
+std::vector<ExpectedMpiCall> expected_calls(int32_t rank) {
   constexpr std::nullopt_t no = std::nullopt;
   const int32_t other = 1 - rank;
-  std::vector<Expected> calls{
+  std::vector<ExpectedMpiCall> calls{
       {Operation::kAllReduce, 101, 404, no, no, true},
       {Operation::kReduce, 102, 408, 1, no, true},
       {Operation::kBroadcast, 103, 103, 1, no, true},
@@ -85,7 +85,7 @@ std::vector<Expected> expected_calls(int32_t rank) {
   return calls;
 }
 
-void expect_arguments(const Collective& row, const Expected& expected) {
+void expect_arguments(const Collective& row, const ExpectedMpiCall& expected) {
   EXPECT_EQ(row.library, Library::kMpi);
   EXPECT_EQ(row.op, expected.op);
   EXPECT_EQ(row.count, expected.count);
@@ -161,7 +161,7 @@ TEST_P(MpiRoot, EveryCallOfARealJob) {
   std::map<int64_t, std::vector<Collective>> asynchronous;  // by count
   for (const auto& [rank, pid] : pids) {
     SCOPED_TRACE(rank);
-    const std::vector<Expected> expected = expected_calls(rank);
+    const std::vector<ExpectedMpiCall> expected = expected_calls(rank);
     std::vector<Collective> rows = trace.calls(pid);
     std::erase_if(rows, [](const Collective& row) { return !moves_data(row.op); });
     ASSERT_EQ(rows.size(), expected.size());

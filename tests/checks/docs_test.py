@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/cli.md lists every verb and flag of the program, and no others."""
 
+import functools
+import json
 import re
 
 import help_pages
-from stalltrace import ROOT, Case
+from stalltrace import ROOT, Case, run
 
 PAGE = (ROOT / "docs" / "cli.md").read_text()
+
+
+@functools.cache
+def flags_of(verb):
+    return help_pages.flags(verb)
 
 
 def section_of(verb):
@@ -35,3 +42,26 @@ class Documents(Case):
     def test_the_pages_that_the_readme_names_exist(self):
         for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
             self.assertTrue((ROOT / link).exists(), link)
+
+    def test_the_commands_of_the_pages_exist(self):
+        verbs = set(help_pages.verbs())
+        found = 0
+        for page in ["runbook.md", "preflight.md", "hung_job.md"]:
+            text = (ROOT / "docs" / page).read_text()
+            commands = re.findall(r"`([^`\n]*\bstalltrace [a-z][^`\n]*)`", text)
+            commands += re.findall(r"^    (.*\bstalltrace [a-z].*)$", text, re.MULTILINE)
+            for command in commands:
+                words = re.sub(r'"[^"]*"|\'[^\']*\'', "X", command.split("stalltrace ", 1)[1]).split("#")[0].split()
+                verb = " ".join(words[:2]) if words[0] == "lab" else words[0]
+                self.assertIn(verb, verbs, f"{page}: {command}")
+                for flag in re.findall(r"--[a-z-]+", " ".join(words)):
+                    self.assertIn(flag, flags_of(verb) + ["--help"], f"{page}: {command}")
+                found += 1
+        self.assertGreater(found, 25)
+
+    def test_the_variables_of_the_runbook_are_as_the_check_knows_them(self):
+        text = (ROOT / "docs" / "runbook.md").read_text()
+        variables = dict(re.findall(r"`((?:TORCH_)?NCCL_[A-Z_]+)=([^`]+)`", text))
+        self.assertGreater(len(variables), 8)
+        checks = json.loads(run("preflight", "--json", environment=variables).stdout)["checks"]
+        self.assertEqual([check for check in checks if check["check"] == "nccl_setting" and check["outcome"] == "failed"], [])

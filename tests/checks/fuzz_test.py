@@ -2,6 +2,7 @@
 """Packed fuzz corpora unpack to the same entries, and a replay names the entry that fails."""
 
 import gzip
+import re
 import subprocess
 import sys
 
@@ -72,3 +73,20 @@ class FuzzCorpus(Case):
             kept = corpus("unpack", ROOT / "tests" / "fuzz" / "corpus" / f"{target}.pack", self.folder / target)
             self.assertEqual(kept.returncode, 0, kept.stderr)
             self.assertGreater(len(list((self.folder / target).iterdir())), 100)
+
+    def test_all_sources_that_the_script_names_exist(self):
+        words = [word for word in re.findall(r"(?:src|tests)/[\w/{},.*-]+", (ROOT / "scripts" / "fuzz.sh").read_text()) if "$" not in word and "TARGET" not in word]
+        self.assertGreater(len(words), 10)
+        for word in words:
+            with self.subTest(word):
+                listed = subprocess.run(["bash", "-c", f"ls -d {word}"], cwd=ROOT, capture_output=True, text=True, check=False)
+                self.assertEqual(listed.returncode, 0, listed.stderr)
+
+    def test_its_compiler_takes_the_ranges_that_its_sources_use(self):
+        """clang 14 refuses GCC 12's views, and what returns a std::ranges::subrange."""
+        refused = re.compile(r"views::\w|std::ranges::(stable_partition|partition|unique|remove|remove_if|rotate|search|find_end|equal_range|subrange)\b")
+        rooms = re.search(r"find (src/[\w /]+) -name", (ROOT / "scripts" / "fuzz.sh").read_text())[1].split()
+        sources = [path for room in rooms for path in (ROOT / room).rglob("*.[ch]*") if not path.name.endswith("_test.cpp")]
+        self.assertGreater(len(sources), 400)
+        found = [f"{path.relative_to(ROOT)}: {match[0]}" for path in sources for match in refused.finditer(path.read_text())]
+        self.assertEqual(found, [])

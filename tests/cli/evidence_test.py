@@ -108,6 +108,23 @@ class NcclLogs(Evidence):
                 self.assertEqual(run("explain", folder, "--exit-code").returncode, FAILED)
                 self.assert_says("no finding without ends", self.done(run("explain", folder)))
 
+    def test_reports_of_torch(self):
+        """TORCH_DISTRIBUTED_DEBUG=DETAIL, amid a traceback, without any line of NCCL's."""
+        def print_of(shape):
+            return f"CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[{shape}], TensorDtypes=Float, TensorDeviceTypes=cpu)"
+        text = "".join(f"[rank{rank}]: RuntimeError: Detected mismatch between collectives on ranks. Rank {rank} is running collective: "
+                       f"{print_of(10)}, but Rank 2 is running collective: {print_of(20)}.\n" for rank in (0, 1))
+        path = self.write("out.log", "Traceback (most recent call last):\n" + text)
+        report = self.report(path)
+        self.assertEqual(self.culprits(report), [("mismatched_collective", "critical", 2)])
+        out = self.folder / "job.db"
+        self.done(run("import", path, "--out", out))
+        self.assertEqual(self.report(out)["findings"], report["findings"])
+        path = self.write("unused.log", "[rank1]: Parameters which did not receive grad for rank 1: fc2.weight, fc2.bias\n")
+        report = self.report(path)
+        self.assertEqual(self.culprits(report), [("missing_collective", "critical", 1)])
+        self.assertIn("fc2.bias, fc2.weight", report["findings"][0]["summary"])
+
     def test_logs_that_were_cut_while_the_job_ran(self):
         self.nobody(self.report(self.logs(lambda rank: 30 + rank % 3)), "look the same")
         folder = self.logs(lambda rank: 30 - (rank == 5))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace mcp` over pipes: a whole conversation, its ends, its rights, and its page in docs/."""
+"""`stalltrace mcp` over pipes and HTTP: a whole conversation, its ends, its rights, and its page in docs/."""
 
+import http.client
 import json
 import re
 import signal
@@ -8,7 +9,8 @@ import time
 
 import recordings
 from confinement_test import STATUS, status_of
-from mcp_client import McpClient, problems
+from mcp_client import META, McpClient, problems
+from servers import Served
 from stalltrace import BUILD, DONE, FAILED, ROOT, USAGE, Case, run
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -117,6 +119,43 @@ class Mcp(Case):
         gone = client.call("findings")
         self.assertTrue(gone["isError"])
         self.assert_says("no such file", gone["content"][0]["text"])
+
+    def test_over_http_it_answers_as_over_pipes(self):
+        """In both eras. Who may not ask at other paths may not here."""
+        token = self.folder / "token"
+        token.write_text("0123456789abcdef\n")
+        token.chmod(0o600)
+        served = Served(self.recording, "--listen", "127.0.0.1:0", "--token-file", token)
+        self.addCleanup(served.close)
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+        self.addCleanup(connection.close)
+        usual = {"Authorization": "Bearer 0123456789abcdef", "Content-Type": "application/json",
+                 "Accept": "application/json, text/event-stream"}
+
+        def post(method, params, **headers):
+            body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+            connection.request("POST", "/mcp", body, {**usual, **{name.replace("_", "-"): value for name, value in headers.items()}})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read() or "{}")
+
+        client = self.client()
+        modern = {"MCP_Protocol_Version": "2026-07-28"}
+        for tool in ("health", "findings", "ranks"):
+            there = client.call(tool)
+            params = {"name": tool, "arguments": {}}
+            status, here = post("tools/call", {**params, "_meta": META}, Mcp_Method="tools/call", Mcp_Name=tool, **modern)
+            self.assertEqual((status, here["result"]), (200, there))
+            status, here = post("tools/call", params, MCP_Protocol_Version="2025-11-25")
+            self.assertEqual((status, here["result"]["structuredContent"]), (200, there["structuredContent"]))
+        status, opened = post("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        self.assertEqual((status, opened["result"]["protocolVersion"]), (200, "2025-11-25"))
+        self.assertEqual(post("tools/list", {"_meta": META}, Mcp_Method="tools/call", **modern)[0], 400)
+        for method, headers, expected in [("GET", {}, 405), ("DELETE", {}, 405), ("POST", {"Origin": f"http://127.0.0.1:{served.port}"}, 403),
+                                          ("POST", {"Authorization": "Bearer 0"}, 401), ("POST", {"Content-Type": "text/plain"}, 415)]:
+            other = http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)
+            other.request(method, "/mcp", "{}", {**usual, **headers})
+            self.assertEqual(other.getresponse().status, expected, (method, headers))
+            other.close()
 
     def test_the_page_has_every_tool_resource_and_prompt(self):
         client = self.client()

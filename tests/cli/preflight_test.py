@@ -2,9 +2,11 @@
 """`stalltrace preflight`: settings of this process or another one, and reports of several nodes compared."""
 
 import json
+import os
 import subprocess
 
-from stalltrace import FAILED, USAGE, Case, run
+from processes import free_port
+from stalltrace import FAILED, PROGRAM, USAGE, Case, run
 
 PREFLIGHT_FAILED = 4
 
@@ -42,6 +44,37 @@ class Preflight(Case):
         other["facts"]["address family"] = "IPv9"
         reports[1].write_text(json.dumps(other))
         self.assertEqual(run("preflight", *reports).returncode, PREFLIGHT_FAILED)
+
+    def test_the_ranks_of_a_launch_test_each_other(self):
+        port = free_port()
+        launch = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        words = ["preflight", "--network", "--port", str(port), "--json"]
+        other = subprocess.Popen([PROGRAM, *words], env={**os.environ, **launch, "RANK": "1"}, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE)
+        self.addCleanup(other.communicate)
+        result = run(*words, environment={**launch, "RANK": "0"})
+        report = json.loads(result.stdout)
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1])
+        self.assertEqual(report["ranks"][1]["barrier_rounds"], 200)
+        self.assertEqual((len(report["nodes"]), report["pairs"]), (1, []))  # both ranks are on this host
+        self.assertEqual(other.wait(10), result.returncode)
+        self.assert_says("preflight_announces", result.stderr)
+
+    def test_a_rank_that_does_not_come_fails(self):
+        result = self.check("--network", "--port", free_port(), "--wait", "200ms", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1")
+        self.assertEqual(result.returncode, PREFLIGHT_FAILED, result.stderr)
+        self.assert_says("preflight_missing_ranks", result.stdout)
+
+    def test_what_is_no_launch_is_refused(self):
+        network = ["--network", "--port", free_port(), "--wait", "200ms"]
+        launch = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        self.refused(self.check(*network), USAGE, "launch")
+        self.refused(self.check(*network, RANK="1", WORLD_SIZE="2"), USAGE, "rank 0")
+        self.refused(self.check(*network, **launch), FAILED, "could not reach rank 0")
+        self.refused(self.check(*network, **{**launch, "RANK": "0", "MASTER_ADDR": "192.0.2.1"}), FAILED, "192.0.2.1")
+        self.refused(self.check(*network, "--pid", "1", **launch), USAGE, "--network")
+        self.refused(self.check(*network, "--test-size", "none", **launch), USAGE, "--test-size")
+        self.refused(self.check(*network, "--test-time", "2m", **launch), USAGE, "--test-time")
 
     def test_what_is_no_report_is_refused(self):
         odd = self.folder / "odd.json"

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -15,7 +16,7 @@ import urllib.request
 
 import recordings
 from confinement_test import STATUS, status_of
-from servers import Served
+from servers import Served, SimulatedNodes
 from stalltrace import BUILD, DONE, FAILED, PROGRAM, ROOT, USAGE, Case, run
 
 OPENAPI = json.loads((ROOT / "docs" / "openapi.json").read_text())
@@ -54,6 +55,9 @@ class Serving(Case):
     def setUp(self):
         super().setUp()
         self.files = [recordings.make(self.folder / "a.db", 200, 150), recordings.make(self.folder / "b.db", 100)]
+        with sqlite3.connect(self.files[1]) as database:
+            database.execute("UPDATE node SET started_ns = started_ns + 1")  # another run, not a copy of the first one
+        database.close()
 
     def serve(self, *words, **options):
         served = Served(*words, "--listen", options.pop("listen", "127.0.0.1:0"), **options)
@@ -115,6 +119,17 @@ class Serving(Case):
         twice = run("query", "--nodes", f"{served.address},localhost:{served.port}", "SELECT 1", "--format", "csv")
         self.assertEqual(len(self.done(twice).splitlines()), 2)
 
+    def test_a_recording_that_two_nodes_serve_counts_once(self):
+        first, second = (self.serve(self.files[0]) for _ in range(2))
+        nodes = f"{first.address},{second.address}"
+        result = run("query", "--nodes", nodes, COUNT, "--format", "json")
+        self.assertEqual([row["n"] for row in json.loads(self.done(result))], [200, 200])
+        self.assertEqual([second.address in line and first.address in line for line in result.stderr.splitlines()], [True])
+        there = json.loads(self.done(run("explain", "--nodes", nodes, "--json")))
+        here = json.loads(self.done(run("explain", self.files[0], "--json")))
+        self.assertEqual(there["findings"], here["findings"])
+        self.assertIn(second.address, "".join(there["notes"]))
+
     def test_beyond_loopback_the_token_and_the_certificate_are_needed(self):
         without = {key: value for key, value in os.environ.items() if key != "STALLTRACE_TOKEN"}
         self.refused(run("serve", self.files[0], "--listen", "0.0.0.0:0", environment={"STALLTRACE_TOKEN": ""}), USAGE, "--token-file")
@@ -148,6 +163,20 @@ class Serving(Case):
         while glob.glob(f"{place}/*") and time.monotonic() < end:
             time.sleep(0.02)
         self.assertEqual(os.listdir(place), [])
+
+    def test_simulated_nodes_in_one_process(self):
+        """Three nodes of eight are not well; the finding is the one of the others' files."""
+        nodes = SimulatedNodes(self.folder / "job", "--nodes", 8, "--ranks-per-node", 1, "--steps", 30, "--plugin", "--fault",
+                               "late_rank:rank=6,ms=80,from=10", faults={1: "down", 2: "garbage", 3: "refuses"})
+        self.addCleanup(nodes.close)
+        result = run("explain", "--nodes", nodes.list, "--json")
+        there = json.loads(self.done(result))
+        here = json.loads(self.done(run("explain", *map(nodes.file, (0, 4, 5, 6, 7)), "--json")))
+        self.assertEqual((there["findings"], there["notes"]), (here["findings"], here["notes"]))
+        self.assertEqual((there["findings"][0]["cause"], there["findings"][0]["culprit"]["rank"]), ("late_rank", 6))
+        self.assertTrue(all(any(address in line for line in result.stderr.splitlines()) for address in nodes.addresses[1:4]), result.stderr)
+        self.refused(run("lab", "simulate", "--out", self.folder / "more", "--node-fault", "1=down"), USAGE, "--serve")
+        self.refused(run("lab", "simulate", "--out", self.folder / "more", "--serve", "--node-fault", "1=ill"), USAGE, "garbage")
 
     def test_signals_end_it_at_once(self):
         served = self.serve(self.files[0])

@@ -45,3 +45,38 @@ class Simulate(Case):
         self.refused(run("lab", "simulate", *out, "--parallel", "tp=3,pp=1,dp=1"), USAGE, "tp=3,pp=1,dp=1")
         self.refused(run("lab", "simulate", *out, "--fault", "late_rank:rank=99"), USAGE, "rank=99")
         self.assertFalse((self.folder / "none").exists())
+
+    def test_merged_in_any_order(self):
+        """Merging is associative and idempotent: the same findings and numbers, whatever was merged first or twice."""
+        out = self.folder / "job"
+        self.done(run("lab", "simulate", "--out", out, "--nodes", 3, "--ranks-per-node", 2, "--steps", 24, "--plugin",
+                      "--clock-error", "20ms", "--fault", "late_rank:rank=3,ms=300,from=8"))
+        a, b, c = sorted(out.glob("node*.db"))
+        self.made = 0
+
+        def merged(*inputs):
+            self.made += 1
+            path = self.folder / f"merged{self.made}.db"
+            self.done(run("merge", *inputs, "--out", path))
+            return path
+
+        expected = self.explain([a, b, c], FINDINGS)
+        self.assertEqual((expected["findings"][0]["cause"], expected["findings"][0]["culprit"]["rank"]), ("late_rank", 3))
+        for recordings in ([merged(merged(a, b), c)], [merged(a, merged(b, c))], [merged(c, c, merged(b, a, c))],
+                           [merged(a, b), merged(b, c)]):
+            self.assertEqual(self.explain(recordings, FINDINGS), expected)
+
+    def test_pushed(self):
+        recordings, _ = self.simulate("--nodes", 2, "--ranks-per-node", 1)
+        shared = self.folder / "shared"
+        self.refused(run("push", recordings[0], "--to", shared), FAILED, str(shared))
+        shared.mkdir()
+        self.done(run("push", *recordings, "--to", shared))
+        copies = sorted(shared.iterdir())
+        self.assertEqual([copy.name.split("-")[0] for copy in copies], ["node0", "node1"])
+        self.assertEqual([copy.read_bytes() for copy in copies], [path.read_bytes() for path in recordings])
+        self.assertEqual([copy.stat().st_mode & 0o777 for copy in copies], [0o600, 0o600])
+        again = run("push", recordings[1], "--to", shared)
+        self.done(again)
+        self.assertIn(str(copies[1]), again.stderr)
+        self.assertEqual(sorted(shared.iterdir()), copies)

@@ -16,7 +16,7 @@ class Help(Case):
             with self.subTest(verb=verb):
                 page = self.done(run(*verb.split(), "--help"))
                 self.assertIn(f"Usage:\n  stalltrace {verb}", page)
-                self.assertRegex(page, rf"Example:\n  (sudo )?stalltrace {verb}")
+                self.assertRegex(page, rf"Example:\n  (sudo |srun --\S+ )?stalltrace {verb}")
                 self.assertEqual([line for line in page.splitlines() if len(line) > 100], [])
 
     def test_no_verb_is_wrong_usage(self):

@@ -20,6 +20,8 @@ from stalltrace import PROGRAM, ROOT
 
 PATIENCE = ("--patience", "2s")  # a launcher waits for a minute before it kills what does not end
 SHORT = ("--patience", "200ms")
+# Roots of cgroup hierarchies with the memory controller, and their limit: version 1, version 2.
+MEMORY_LIMITS = ((pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (pathlib.Path("/sys/fs/cgroup"), "memory.max"))
 ENDINGS = {"exit 7": 7, "kill -USR1 $$": 128 + signal.SIGUSR1}
 
 
@@ -76,11 +78,31 @@ class Workers(Fares):
             with contextlib.suppress(FileNotFoundError):
                 pathlib.Path(folder).rmdir()
 
+    def without_memory(self, pid):
+        """The kernel ends that process at its next use of new memory: its cgroup may have none."""
+        group = next((root / f"stalltrace-test-{os.getpid()}" for root, _ in MEMORY_LIMITS if (root / "cgroup.procs").exists()), None)
+        if group is None:
+            self.skipTest("no cgroup here can limit memory")
+
+        def remove():
+            wait_until(lambda: not (group / "cgroup.procs").read_text(), "the end of its processes")
+            group.rmdir()
+
+        if not group.exists():
+            group.mkdir()
+            self.addCleanup(remove)
+        (group / dict(MEMORY_LIMITS)[group.parent]).write_text("4096")
+        (group / "cgroup.procs").write_text(str(pid))
+
     def fares(self, verb, victim, number, pattern):
+        """`number`: of a signal, or what to do to the victim."""
         for ending, code in ENDINGS.items():
             with self.subTest(ending=ending):
                 process, everyone = self.begin(verb, ending)
-                os.kill(everyone[victim], number)
+                if callable(number):
+                    number(everyone[victim])
+                else:
+                    os.kill(everyone[victim], number)
                 if number != signal.SIGSTOP:
                     wait_until(self.errors_said, "the line", 5)
                     self.assertIsNone(process.poll())
@@ -107,6 +129,9 @@ class Tracer(Workers):
 
     def test_a_bus_error(self):
         self.fares(self.verb, "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
+
+    def test_killed_by_the_kernel_for_want_of_memory(self):
+        self.fares(self.verb, "st-tracer", self.without_memory, r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded")
 
     def test_hangs(self):
         self.fares(self.verb, "st-tracer", signal.SIGSTOP,
@@ -155,6 +180,18 @@ class Evidence(Workers):
 
     def test_a_bus_error(self):
         self.fares(self.verb(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")
+
+    def test_killed_by_the_kernel_for_want_of_memory(self):
+        """It needs more when the command has ended: what it knows is explained."""
+        self.need_root()
+        for ending, code in ENDINGS.items():
+            with self.subTest(ending=ending):
+                process, everyone = self.begin(self.verb(), ending)
+                self.without_memory(everyone["st-evidence"])
+                self.go.touch()
+                self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
+                self.assert_says("a worker was killed", "\n".join(self.errors_said()))
+                self.nobody_is_left(everyone)
 
     def test_hangs(self):
         self.fares(("run", "--no-trace", "--out", self.folder / "run", *SHORT), "st-evidence", signal.SIGSTOP,

@@ -44,3 +44,51 @@ class Preflight(Case):
         self.assertEqual(self.interface(self.check(2, NCCL_SOCKET_IFNAME="ens")), [("", "failed")])
         subprocess.run(["ip", "-n", "stalltrace-node2", "link", "set", "eth0", "down"], check=True)
         self.assertIn(("lo", "failed"), self.interface(self.check(2)))
+
+    def launch(self, *words):
+        """Plays a launch with a rank on each node. Rank 0's exit code, and its report."""
+        ranks = [subprocess.Popen(["ip", "netns", "exec", f"stalltrace-node{rank}", "env", f"RANK={rank}", f"WORLD_SIZE={NODES}",
+                                   "MASTER_ADDR=10.77.0.1", f"STALLTRACE_NODE=node{rank}", PROGRAM, "preflight", "--network",
+                                   "--json", "--test-time", "60ms", *words],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(NODES)]
+        outputs = [rank.communicate(timeout=30) for rank in ranks]
+        self.assertTrue(outputs[0][0], outputs[0][1])
+        return ranks[0].returncode, json.loads(outputs[0][0])
+
+    def launch_checks(self, *words):
+        """Rank 0's exit code, and (check, subject, outcome) of all checks."""
+        code, report = self.launch(*words)
+        return code, {(check["check"], check["subject"], check["outcome"]) for check in report["checks"]}
+
+    def rules(self, *rules):
+        """A firewall on node 2, which lasts until the next fault."""
+        subprocess.run(["ip", "netns", "exec", "stalltrace-node2", "nft", "flush ruleset; add table inet t; "
+                        "add chain inet t c { type filter hook input priority 0; }; " +
+                        "; ".join(f"add rule inet t c {rule}" for rule in rules)], check=True)
+
+    def test_each_fault_between_nodes_is_found(self):
+        code, report = self.launch()
+        self.assertEqual((code, report["failed"]), (0, False), report["checks"])
+        self.assertEqual({(pair["reach"], pair["path_mtu"]["largest"]) for pair in report["pairs"]}, {("reached", 1500)})
+        self.assertEqual(len(report["pairs"]), NODES * (NODES - 1))
+        # Node 2 refuses; node 1 has a smaller MTU, and a limit of what it sends.
+        self.rules("tcp dport != 7702 tcp flags syn / syn,ack reject with tcp reset")
+        subprocess.run(["ip", "-n", "stalltrace-node1", "link", "set", "eth0", "mtu", "1400"], check=True)
+        self.done(run("lab", "fault", "slow_link:rank=1,mbit=80"))
+        code, found = self.launch_checks()
+        self.assertEqual(code, 4)
+        self.assertLessEqual({("reach", "all 2 links to node2", "failed"), ("bandwidth", "node1 -> node0", "failed")}, found)
+        self.assertIn(("path_mtu", "all 2 links to node1", "warning"), found)
+        self.done(run("lab", "fault", "none"))
+        subprocess.run(["ip", "-n", "stalltrace-node1", "link", "set", "eth0", "mtu", "1500"], check=True)
+        # Before node 2 all large packets vanish, before node 1 only those of TCP.
+        self.rules("meta length > 1300 drop")
+        self.done(run("lab", "fault", "mtu_blackhole:rank=1,bytes=1300"))
+        code, found = self.launch_checks()
+        self.assertEqual({check[:2] for check in found if check[2] == "failed"},
+                         {("path_mtu", "all 2 links to node2"), ("path_mtu", "all 2 links to node1")})
+        self.rules()
+        self.done(run("lab", "fault", "none"))
+        self.done(run("lab", "fault", "packet_loss:rank=2,percent=2"))
+        code, found = self.launch_checks("--rounds", "1")  # of nodes 1 and 2
+        self.assertIn("node2", [subject for check, subject, outcome in found if (check, outcome) == ("retransmits", "failed")][0])

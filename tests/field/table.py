@@ -186,8 +186,8 @@ def faults():
         hang("nccl_busy_loop_run", Finds(STUCK, 2, words=loop), "computes_for_ever", 2, library="nccl", under="run"),
         hang("mpi_fifo", stuck_in(0, fifo), "reads_a_fifo", 0, library="mpi", start="mpirun", ranks=2),
         hang("nccl_fifo", stuck_in(0, fifo), "reads_a_fifo", 0, library="nccl"),
-        Row("raised_after_a_wait", Finds("dead_rank", 1, words="exit code 1", evidence=r"load_late \(faults\.py"),
-            behaviour="raises_after_a_wait", victim=1),
+        Row("raised_after_a_wait", Finds("dead_rank", 1, words="exit code 1.* It raised RuntimeError in load_late",
+                                         evidence=r"load_late \(faults\.py"), behaviour="raises_after_a_wait", victim=1),
         Row("fewer_steps", Finds("dead_rank", 2, words="exit code 0"), behaviour="fewer_steps", victim=2),
         Row("mpi_slow_rank", Finds("late_rank", 1), library="mpi", start="mpirun", behaviour="sleeps_each_step", victim=1, ranks=2),
         Row("nccl_slow_rank", Finds("late_rank", 1, words="sleeping", live=True), library="nccl", behaviour="sleeps_each_step", victim=1),
@@ -197,11 +197,19 @@ def faults():
     ]
 
 
-ENDS = {"exception": "exit code 1", "memory_error": "exit code 1", "assertion": "exit code 1", "sys_exit": "exit code 3",
+def raised(exit_code, exception, function, code):
+    """What the sentence on a rank says that left by an exception at the line of jobs/faults.py with `code`."""
+    return rf"exit code {exit_code}\b.* It raised {exception} in {function} \({line_of('faults.py', code)}\)"
+
+
+MEMORY_ERROR = raised(1, "MemoryError", "memory_error", "bytearray(1 << 50)")
+ENDS = {"exception": raised(1, "RuntimeError", "exception", "a shard of the data set is broken"), "memory_error": MEMORY_ERROR,
+        "assertion": raised(1, "AssertionError", "assertion", "the loss is not a number"),
+        "sys_exit": raised(3, "SystemExit", "sys_exit", "sys.exit(3)"),
         "os_exit": "exit code 4", "segfault": "signal 11", "out_of_memory": "out of memory"}
 WAYS = [("gloo", "ranks", "trace"), ("gloo", "torchrun", "trace"), ("gloo", "torchrun", "run"), ("mpi", "mpirun", "trace"),
         ("mpi", "mpirun", "run"), ("nccl", "ranks", "trace"), ("nccl", "torchrun", "trace"), ("nccl", "ranks", "run")]
-MORE_ENDS = {"recursion": "exit code 1", "abort": "signal 6", "killed": "signal 9"}
+MORE_ENDS = {"recursion": raised(1, "RecursionError", "recursion", "    recursion()"), "abort": "signal 6", "killed": "signal 9"}
 
 
 def ends():
@@ -216,7 +224,7 @@ def ends():
         rows.append(Row(f"{how}_ddp", Finds("dead_rank", 1, words=words), behaviour=f"leaves_by_{how}", victim=1))
     rows.append(Row("killed_ddp_run", Finds("dead_rank", 1, words="signal 9"), behaviour="leaves_by_killed", victim=1, start="torchrun",
                     under="run"))
-    rows.append(Row("memory_error_ddp_run", Finds("dead_rank", 2, words="exit code 1"), behaviour="leaves_by_memory_error", victim=2,
+    rows.append(Row("memory_error_ddp_run", Finds("dead_rank", 2, words=MEMORY_ERROR), behaviour="leaves_by_memory_error", victim=2,
                     start="torchrun", under="run"))
     return rows
 

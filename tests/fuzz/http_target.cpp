@@ -42,9 +42,10 @@ void read_a_target(std::string_view text) {
 /// Writes down what it is given, as a server would.
 class Copy final : public serve::RowLinesSink {
  public:
+  void runs(std::span<const std::string> runs) override { runs_.assign(runs.begin(), runs.end()); }
   Status recording(std::string_view name, std::span<const std::string> nodes,
                    const std::vector<std::string>& columns) override {
-    lines.begin_recording(std::string(name), {nodes.begin(), nodes.end()});
+    lines.begin_recording(std::string(name), {nodes.begin(), nodes.end()}, std::exchange(runs_, {}));
     return lines.columns(columns);
   }
   Status row(std::span<const Value> values) override {
@@ -52,6 +53,9 @@ class Copy final : public serve::RowLinesSink {
     return {};
   }
   serve::RowLines lines{{}};
+
+ private:
+  std::vector<std::string> runs_;
 };
 
 void read_rows(std::string_view text) {

@@ -28,3 +28,27 @@ class Served:
         code = self.process.wait(10)
         self.process.stderr.close()
         return code
+
+
+class SimulatedNodes:
+    """`stalltrace lab simulate --serve`, once it serves. `faults`: node -> what is wrong with it."""
+
+    def __init__(self, out, *words, faults):
+        self.out = out
+        troubles = [word for node, fault in faults.items() for word in ("--node-fault", f"{node}={fault}")]
+        self.process = subprocess.Popen([PROGRAM, "lab", "simulate", "--out", out, *map(str, words), "--serve", *troubles], stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        if not any("--nodes" in line for line in self.process.stderr):
+            self.close()
+            raise RuntimeError("it does not serve")
+        self.list = f"@{out / 'nodes'}"
+        self.addresses = (out / "nodes").read_text().split()
+
+    def file(self, node):
+        return self.out / f"node{node}.db"
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(10)
+        self.process.stderr.close()

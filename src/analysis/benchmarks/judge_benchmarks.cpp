@@ -126,7 +126,7 @@ void add_failures(Run& run) {
 void add_outliers(Run& run) {
   RemarkList remarks(run.summary.remarks);
   for (const auto& [key, curve] : run.curves) {
-    const auto text = [&](int64_t bytes, const Point& point) {
+    const auto text = [&key = key](int64_t bytes, const Point& point) {
       return fmt::format("outlier: {} ({}){} took {:.4g} us, busbw {:.4g} GB/s; ", format_size(bytes), describe(key),
                          point.line > 0 ? fmt::format(", line {},", point.line) : "", point.time_us, point.busbw_gbs);
     };

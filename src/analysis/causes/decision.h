@@ -11,6 +11,7 @@
 #include "analysis/causes/evidence_counters.h"
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/flows.h"
+#include "analysis/evidence/raised_exceptions.h"
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/batches/steps.h"
@@ -19,15 +20,18 @@
 
 namespace stalltrace::analysis {
 
-/// A rank, a directed link between two ranks, or unknown. Stalls with one cause and location are one finding.
+/// A rank, a node, a directed link between two ranks, or unknown. Stalls with one cause and location are one finding.
 struct FaultLocation {
   MemberIndex culprit = kNoMember;
-  FlowIndex flow = kNoFlow;  // a connection of the link, as an example
+  std::optional<NodeId> node;  // of links of several ranks of one node: what they share; no single rank is the culprit
+  FlowIndex flow = kNoFlow;    // a connection of the link, as an example
   MemberIndex src = kNoMember;
   MemberIndex dst = kNoMember;
   std::string far_end;  // address of a peer that is in no recording
 
-  [[nodiscard]] auto key() const { return std::tie(culprit, src, dst, far_end); }
+  /// False of a link of which neither end is to blame, and of what is not known.
+  [[nodiscard]] bool at_one_end() const { return culprit != kNoMember || node.has_value(); }
+  [[nodiscard]] auto key() const { return std::tie(culprit, node, src, dst, far_end); }
 };
 
 /// The result of one rule for one stall and location.
@@ -57,6 +61,7 @@ struct AnalysisContext {
   const EvidenceStore& evidence;
   const JobEnds& ends;
   const Settling& settling;
+  const RaisedExceptions& raised;
   std::optional<Interval> judged = std::nullopt;  // only lost time inside it counts; nullopt: all of it
   AttemptIndex attempt = kNoAttempt;              // the attempt that is judged
 

@@ -19,10 +19,13 @@ enum class Counted : uint8_t {
 
 /// True if the kernel recorded this link, in either direction: that is better evidence than the steps.
 bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) {
-  return std::any_of(context.flows.all().begin(), context.flows.all().end(), [&](const Flow& flow) {
-    return flow.carries_collectives &&
-           ((flow.owner == src && flow.peer == dst) || (flow.owner == dst && flow.peer == src));
-  });
+  const auto joins = [&](MemberIndex owner, MemberIndex peer) {
+    return std::ranges::any_of(context.flows.of(owner), [&](FlowIndex index) {
+      const Flow& flow = context.flows.flow(index);
+      return flow.carries_collectives && flow.peer == peer;
+    });
+  };
+  return joins(src, dst) || joins(dst, src);
 }
 
 /// True if nothing is known of what the threads of any rank on its node did.

@@ -53,8 +53,49 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   out.push_back(std::move(hypothesis));
 }
 
+int64_t overlap_ns(const IntervalSet& a, const IntervalSet& b) {
+  int64_t sum_ns = 0;
+  for (const Interval& interval : a.intervals()) {
+    sum_ns += b.covered_ns(interval);
+  }
+  return sum_ns;
+}
+
+/// Ranks that others waited for at the same time waited for each other, or for one of them, and one that is awaited in
+/// one call may be held up by another call that hangs. Which one it began with is not known: then none is named.
+void join_awaited(std::vector<CauseGroup>& groups) {
+  std::vector<bool> ambiguous(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (size_t k = 0; k < groups.size(); ++k) {
+      const bool named = groups[k].location.culprit != kNoMember || (groups[i].hung && groups[k].hung);
+      const bool two = i != k && groups[i].location.culprit != kNoMember && named;
+      const int64_t shorter_ns = std::min(groups[i].lost.total_ns(), groups[k].lost.total_ns());
+      if (two && share_of(overlap_ns(groups[i].lost, groups[k].lost), shorter_ns) >= kCoverage) {
+        ambiguous[i] = true;
+        break;
+      }
+    }
+  }
+  if (std::ranges::find(ambiguous, true) == ambiguous.end()) {
+    return;
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {  // those without a rank are of the same time
+    ambiguous[i] = ambiguous[i] || groups[i].location.key() == FaultLocation{}.key();
+  }
+  const auto into = static_cast<size_t>(std::ranges::find(ambiguous, true) - ambiguous.begin());
+  groups[into].location = {};
+  for (size_t i = into + 1; i < groups.size(); ++i) {
+    if (ambiguous[i]) {
+      merge(groups[into], std::move(groups[i]));
+      groups[i].stalls.clear();
+    }
+  }
+  std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
+}
+
 /// What a rank did in a pause is not known where its threads were not recorded.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  join_awaited(groups);
   for (CauseGroup& group : groups) {
     const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
     group.rare =
@@ -262,7 +303,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
 }
 
 /// A fault leaves stalls whose evidence is too weak for its rule. If they cost little compared to the explained stalls,
-/// or point to an explained rank, they are no separate fault.
+/// are mostly of the same time, or point to an explained rank, they are no separate fault.
 Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (rule_of(query.by.cause).fallback || (query.group.hung && !query.by.hung)) {  // a hang is never a detail
     return {};
@@ -270,7 +311,9 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   const bool few =
       static_cast<double>(query.group.lost.total_ns()) < kResidueShare * static_cast<double>(query.explained_ns);
   const MemberIndex culprit = query.group.location.culprit;
-  if (!few && (culprit == kNoMember || culprit != query.by.location.culprit)) {
+  const bool explained =
+      share_of(overlap_ns(query.group.lost, query.by.lost), query.group.lost.total_ns()) >= kCoverage;
+  if (!few && !explained && (culprit == kNoMember || culprit != query.by.location.culprit)) {
     return {};
   }
   return {.kind = Subsumption::Kind::kMention,

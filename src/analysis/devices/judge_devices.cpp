@@ -92,12 +92,13 @@ class Judge {
     judge_ended(findings);
     std::ranges::stable_sort(findings, std::greater<>(), &Finding::severity);
     // A rank's own failure is nearer to the cause than what the job shows of it.
-    const auto others = std::ranges::stable_partition(
-        findings, [](const Finding& finding) { return finding.culprit && finding.culprit->rank.has_value(); });
+    const auto others = std::stable_partition(findings.begin(), findings.end(), [](const Finding& finding) {
+      return finding.culprit && finding.culprit->rank.has_value();
+    });
     std::vector<Finding>& all = report_.findings;
-    all.insert(all.end(), std::make_move_iterator(others.begin()), std::make_move_iterator(others.end()));
-    const auto before = static_cast<size_t>(others.begin() - findings.begin());
-    all.insert(all.begin(), std::make_move_iterator(findings.begin()), std::make_move_iterator(others.begin()));
+    all.insert(all.end(), std::make_move_iterator(others), std::make_move_iterator(findings.end()));
+    const auto before = static_cast<size_t>(others - findings.begin());
+    all.insert(all.begin(), std::make_move_iterator(findings.begin()), std::make_move_iterator(others));
     add_notes();
     return before;
   }
@@ -272,7 +273,7 @@ class Judge {
         continue;
       }
       const std::string text = fmt::format("the kernel ended the process for lack of memory: {}", quote(message));
-      const auto known = std::ranges::find_if(report_.findings, [&](const Finding& one) {
+      const auto known = std::ranges::find_if(report_.findings, [&, &message = message](const Finding& one) {
         return one.culprit && one.culprit->rank == rank->rank &&
                (one.culprit->pid == 0 || one.culprit->pid == message.pid);
       });

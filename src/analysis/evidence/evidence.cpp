@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
+#include <unordered_map>
 
 #include "analysis/thresholds.h"
+#include "model/streams/node_streams.h"
 #include "model/waits/wait_rows.h"
 
 namespace stalltrace::analysis {
@@ -15,9 +18,14 @@ bool is_trouble(TcpEventKind kind) {
          kind == TcpEventKind::kSocketError || kind == TcpEventKind::kConnectFailed;
 }
 
-IntervalSet with_margins(std::vector<Interval> windows) {
-  for (Interval& window : windows) {
-    window = {window.from_ns - kEvidenceMarginNs, window.to_ns + kEvidenceMarginNs};
+Interval with_margins(const Interval& window) {
+  return {window.from_ns - kEvidenceMarginNs, window.to_ns + kEvidenceMarginNs};
+}
+
+IntervalSet all_windows(const std::vector<Examined>& examined) {
+  std::vector<Interval> windows;
+  for (const Examined& one : examined) {
+    windows.push_back(with_margins(one.window));
   }
   return IntervalSet(std::move(windows));
 }
@@ -62,15 +70,62 @@ void held_back(const std::vector<SampleRecord>& samples, const std::vector<int64
 
 }  // namespace
 
+/// Whose waits are kept, and when. Of thousands of nodes, most stalls need a few.
+class WaitFilter {
+ public:
+  WaitFilter(const std::vector<Examined>& examined, const Cluster& cluster) {
+    std::vector<Interval> of_all;
+    std::map<NodeId, std::vector<Interval>> of_nodes;
+    for (const Examined& one : examined) {
+      if (one.waits_of.empty()) {
+        of_all.push_back(with_margins(one.window));
+        continue;
+      }
+      std::set<NodeId> nodes;
+      for (const MemberIndex member : one.waits_of) {
+        nodes.insert(cluster.member(member).node_id);
+      }
+      for (const NodeId node : nodes) {
+        of_nodes[node].push_back(with_margins(one.window));
+      }
+    }
+    for (auto& [node, windows] : of_nodes) {
+      of_nodes_.emplace(node, std::move(windows));
+      nodes_.insert(node);
+    }
+    of_all_ = IntervalSet(std::move(of_all));
+  }
+
+  /// Null: all.
+  [[nodiscard]] const std::set<NodeId>* nodes() const { return of_all_.empty() ? &nodes_ : nullptr; }
+  /// A stall that needs few nodes' waits needs this node's, in this time.
+  [[nodiscard]] bool names(NodeId node, Interval window) const {
+    const auto found = of_nodes_.find(node);
+    return found != of_nodes_.end() && found->second.covered_ns(window) > 0;
+  }
+  /// A stall needs all nodes' waits of this time.
+  [[nodiscard]] bool keeps_all(Interval window) const { return of_all_.covered_ns(window) > 0; }
+
+ private:
+  IntervalSet of_all_;
+  std::unordered_map<NodeId, IntervalSet> of_nodes_;
+  std::set<NodeId> nodes_;
+};
+
 class EvidenceLoader {
  public:
-  EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, IntervalSet windows, int64_t most_rows)
-      : store_(store), cluster_(cluster), flows_(flows), windows_(std::move(windows)), most_rows_(most_rows) {
+  EvidenceLoader(EvidenceStore& store, Cluster& cluster, const Flows& flows, const std::vector<Examined>& examined,
+                 int64_t most_rows)
+      : store_(store),
+        cluster_(cluster),
+        flows_(flows),
+        windows_(all_windows(examined)),
+        waits_(examined, cluster),
+        most_rows_(most_rows) {
     reset_events();
     reset_samples();
     reset_waits();
     note_ends();
-    store_.longest_wait_ns_.resize(cluster.members().size());
     store_.names_.emplace_back();
   }
 
@@ -98,22 +153,38 @@ class EvidenceLoader {
   template <typename Row, typename Reset>
   Status load_table(EventSource& source, TimeRange bounds, const IntervalSet& times, Reset reset) {
     RowBudget budget(times, most_rows_);
-    const auto read = [&] { return source.stream<Row>(bounds, [&](const Row& row) { add(row, budget); }); };
+    const auto read = [&] {
+      return stream_by_node<Row>(source, bounds, nullptr, [&](const Row& row) { add(row, budget); });
+    };
     ST_TRY(read_fairly(budget, read, reset));
     note_dropped(EventTraits<Row>::kTable, budget.dropped());
     return {};
   }
 
+  /// Those of nodes that a stall names have room of their own: a stall of all ranks does not take it.
   Status load_waits(EventSource& source, TimeRange bounds) {
-    RowBudget budget(windows_, most_rows_);
+    RowBudget named(windows_, most_rows_);
+    RowBudget others(windows_, most_rows_);
     const auto read = [&]() -> Status {
-      WaitRows waits([&](const WaitSpan& row, int64_t over_ns) { add_wait(row, over_ns, budget); });
-      ST_TRY(source.stream<WaitSpan>(bounds, [&](const WaitSpan& row) { waits.add(row); }));
+      WaitRows waits([&](const WaitSpan& row, int64_t over_ns) { add_wait(row, over_ns, named, others); });
+      ST_TRY(stream_by_node<WaitSpan>(source, bounds, waits_.nodes(), [&](const WaitSpan& row) { waits.add(row); }));
       waits.finish();
       return {};
     };
-    ST_TRY(read_fairly(budget, read, [&] { reset_waits(); }));
-    note_dropped(EventTraits<WaitSpan>::kTable, budget.dropped());
+    ST_TRY(read());
+    const bool named_again = named.again();
+    const bool others_again = others.again();
+    if (named_again || others_again) {
+      if (!named_again) {
+        named.repeat();
+      }
+      if (!others_again) {
+        others.repeat();
+      }
+      reset_waits();
+      ST_TRY(read());
+    }
+    note_dropped(EventTraits<WaitSpan>::kTable, named.dropped() + others.dropped());
     return {};
   }
 
@@ -129,7 +200,10 @@ class EvidenceLoader {
     states_.assign(flows_.all().size(), {});
   }
   void reset_samples() { store_.samples_.assign(flows_.all().size(), {}); }
-  void reset_waits() { store_.waits_.assign(cluster_.members().size(), {}); }
+  void reset_waits() {
+    store_.waits_.clear();
+    store_.waits_.resize(cluster_.members().size());
+  }
 
   /// Of a connection nothing is known after it was closed, its process or the agent ended.
   void note_ends() {
@@ -153,7 +227,7 @@ class EvidenceLoader {
       return;
     }
     const int64_t time_ns = cluster_.clock().to_common(event.node_id, event.timestamp_ns);
-    const bool kept = budget.room(time_ns);
+    const bool kept = budget.room(event.node_id, time_ns);
     EvidenceStore::FlowEvents& events = store_.flow_events_[index];
     if (event.event == TcpEventKind::kCongestionState) {
       State& state = states_[index];
@@ -201,7 +275,7 @@ class EvidenceLoader {
     if (state.sampled && !is_recovering(sample.ca_state)) {  // else the kernel may not have reported any state
       end_recovery(index, time_ns);
     }
-    if (windows_.covered_ns({time_ns, time_ns + 1}) == 0 || !budget.room(time_ns)) {
+    if (windows_.covered_ns({time_ns, time_ns + 1}) == 0 || !budget.room(sample.node_id, time_ns)) {
       return;
     }
     store_.samples_[index].push_back({time_ns, sample.bytes_acked, sample.bytes_received, sample.receiver_limited_ns,
@@ -211,7 +285,7 @@ class EvidenceLoader {
   }
 
   /// An open wait lasts until it was over, or to the end of what is judged.
-  void add_wait(const WaitSpan& span, int64_t over_ns, RowBudget& budget) {
+  void add_wait(const WaitSpan& span, int64_t over_ns, RowBudget& named, RowBudget& others) {
     store_.presence_.wait_spans = true;
     cluster_.add_thread(span.node_id, span.tid);
     const MemberIndex member = cluster_.find(span.node_id, span.pid);
@@ -224,7 +298,8 @@ class EvidenceLoader {
                           : span.open ? cluster_.clock().to_common(span.node_id, over_ns)
                                       : from_ns + std::max<int64_t>(span.window_ns, 1);
     const Interval window{from_ns, to_ns};
-    if (windows_.covered_ns(window) == 0 || !budget.room(from_ns)) {
+    const bool is_named = waits_.names(span.node_id, window);
+    if (!(is_named || waits_.keeps_all(window)) || !(is_named ? named : others).room(span.node_id, from_ns)) {
       return;
     }
     WaitRecord record{.window = window, .waited_ns = span.open ? window.length() : span.waited_ns, .tid = span.tid};
@@ -236,7 +311,7 @@ class EvidenceLoader {
       record.competitor_ns = span.by_waited_ns;
       record.competitor_belongs = cluster_.belongs(span.node_id, span.by_pid, span.by_name);
     }
-    store_.waits_[member].push_back(record);
+    store_.waits_[member][static_cast<size_t>(span.kind)].records.push_back(record);
   }
 
   uint32_t name_index(const std::string& name) {
@@ -271,14 +346,13 @@ class EvidenceLoader {
       store_.recovery_sets_.emplace_back(std::move(events.recoveries));
       store_.loss_sets_.emplace_back(std::move(all));
     }
-    std::sort(store_.connection_errors_.begin(), store_.connection_errors_.end(),
-              [](const ConnectionError& a, const ConnectionError& b) { return a.time_ns < b.time_ns; });
-    for (size_t member = 0; member < store_.waits_.size(); ++member) {
-      std::vector<WaitRecord>& records = store_.waits_[member];
-      std::sort(records.begin(), records.end(),
-                [](const WaitRecord& a, const WaitRecord& b) { return a.window.from_ns < b.window.from_ns; });
-      for (const WaitRecord& record : records) {
-        store_.longest_wait_ns_[member] = std::max(store_.longest_wait_ns_[member], record.window.length());
+    std::ranges::stable_sort(store_.connection_errors_, {}, &ConnectionError::time_ns);
+    for (auto& kinds : store_.waits_) {
+      for (EvidenceStore::Waits& waits : kinds) {
+        std::ranges::stable_sort(waits.records, {}, [](const WaitRecord& record) { return record.window.from_ns; });
+        for (const WaitRecord& record : waits.records) {
+          waits.longest_ns = std::max(waits.longest_ns, record.window.length());
+        }
       }
     }
   }
@@ -294,18 +368,28 @@ class EvidenceLoader {
   Cluster& cluster_;
   const Flows& flows_;
   IntervalSet windows_;
+  WaitFilter waits_;
   std::vector<State> states_;
   std::map<std::string, uint32_t> name_index_;
   int64_t most_rows_;
 };
 
 Result<EvidenceStore> EvidenceStore::load(EventSource& source, Cluster& cluster, const Flows& flows,
-                                          std::vector<Interval> windows, int64_t most_rows) {
+                                          const std::vector<Examined>& windows, int64_t most_rows) {
   EvidenceStore store;
   store.presence_.connections = !flows.all().empty();
-  EvidenceLoader loader(store, cluster, flows, with_margins(std::move(windows)), most_rows);
+  EvidenceLoader loader(store, cluster, flows, windows, most_rows);
   ST_TRY(loader.load(source));
   return store;
+}
+
+Result<EvidenceStore> EvidenceStore::load(EventSource& source, Cluster& cluster, const Flows& flows,
+                                          const std::vector<Interval>& windows, int64_t most_rows) {
+  std::vector<Examined> examined;
+  for (const Interval& window : windows) {
+    examined.push_back({.window = window});
+  }
+  return load(source, cluster, flows, examined, most_rows);
 }
 
 FlowLoss EvidenceStore::loss(FlowIndex flow, Interval window) const {
@@ -403,7 +487,10 @@ AckGap EvidenceStore::silence(FlowIndex flow, Interval window) const {
   return longest;
 }
 
-bool EvidenceStore::has_waits(MemberIndex member) const { return member < waits_.size() && !waits_[member].empty(); }
+bool EvidenceStore::has_waits(MemberIndex member) const {
+  return member < waits_.size() &&
+         std::ranges::any_of(waits_[member], [](const Waits& waits) { return !waits.records.empty(); });
+}
 
 WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval window, Competitors competitors,
                                int32_t tid) const {
@@ -411,14 +498,15 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
   if (member >= waits_.size()) {
     return {};
   }
-  const std::vector<WaitRecord>& records = waits_[member];
+  const Waits& waits = waits_[member][static_cast<size_t>(kind)];
+  const std::vector<WaitRecord>& records = waits.records;
   auto record = std::partition_point(records.begin(), records.end(), [&](const WaitRecord& r) {
-    return r.window.from_ns < window.from_ns - longest_wait_ns_[member];
+    return r.window.from_ns < window.from_ns - waits.longest_ns;
   });
   std::map<int32_t, int64_t> competitor_best;
   for (; record != records.end() && record->window.from_ns < window.to_ns; ++record) {
     const int64_t overlap_ns = intersect(record->window, window).length();
-    if (record->kind != kind || overlap_ns == 0 || (tid != 0 && record->tid != tid)) {
+    if (overlap_ns == 0 || (tid != 0 && record->tid != tid)) {
       continue;
     }
     // A summary has an amount but no times: it counts towards the overlapping stall, up to the overlap.

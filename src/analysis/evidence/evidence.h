@@ -13,7 +13,7 @@
 
 #include "analysis/evidence/flows.h"
 #include "analysis/evidence/host_evidence.h"
-#include "analysis/evidence/row_budget.h"
+#include "analysis/evidence/reads/row_budget.h"
 #include "analysis/evidence/step_evidence.h"
 #include "analysis/intervals.h"
 #include "analysis/thresholds.h"
@@ -130,11 +130,21 @@ struct EvidencePresence {
   bool connections = false;
 };
 
+/// A time that rules ask about.
+struct Examined {
+  Interval window{0, 0};
+  /// What threads waited for is read of the nodes of these ranks; empty: of all nodes.
+  std::vector<MemberIndex> waits_of = {};
+};
+
 class EvidenceStore {
  public:
   /// Keeps only rows within kEvidenceMarginNs of one of the windows, which may be in any order.
   static Result<EvidenceStore> load(EventSource& source, Cluster& cluster, const Flows& flows,
-                                    std::vector<Interval> windows, int64_t most_rows = kMaxEvidenceRows);
+                                    const std::vector<Examined>& windows, int64_t most_rows = kMaxEvidenceRows);
+  /// The same with the waits of all nodes.
+  static Result<EvidenceStore> load(EventSource& source, Cluster& cluster, const Flows& flows,
+                                    const std::vector<Interval>& windows, int64_t most_rows = kMaxEvidenceRows);
 
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, to be joined over several flows.
@@ -177,8 +187,13 @@ class EvidenceStore {
   std::vector<IntervalSet> recovery_sets_;
   std::vector<std::vector<SampleRecord>> samples_;
   std::vector<ConnectionError> connection_errors_;
-  std::vector<std::vector<WaitRecord>> waits_;  // per member, by start
-  std::vector<int64_t> longest_wait_ns_;        // per member: bounds how far back a record can begin
+  static constexpr size_t kWaitKinds = 5;
+  /// Waits of one kind, by start.
+  struct Waits {
+    std::vector<WaitRecord> records;
+    int64_t longest_ns = 0;  // bounds how far back a record can begin
+  };
+  std::vector<std::array<Waits, kWaitKinds>> waits_;  // per member
   std::vector<std::string> names_;
   HostEvidence host_;
   StepEvidence steps_;

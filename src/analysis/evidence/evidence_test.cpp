@@ -33,7 +33,7 @@ TEST(Silence, IsThatOfTheWindow) {
   Cluster cluster = *Cluster::load(source);
   ASSERT_TRUE(Timeline::load(source, cluster));
   const Flows flows = *Flows::load(source, cluster);
-  const EvidenceStore evidence = *EvidenceStore::load(source, cluster, flows, {{at(0), at(60)}});
+  const EvidenceStore evidence = *EvidenceStore::load(source, cluster, flows, std::vector<Interval>{{at(0), at(60)}});
   FlowIndex flow = 0;
   while (evidence.samples(flow).empty()) {
     ++flow;
@@ -55,7 +55,8 @@ struct Loaded {
   explicit Loaded(MemorySource& source, int64_t most_rows = kMaxEvidenceRows) : cluster(*Cluster::load(source)) {
     EXPECT_TRUE(Timeline::load(source, cluster));
     flows = *Flows::load(source, cluster);
-    evidence.emplace(*EvidenceStore::load(source, cluster, flows, {{kOriginNs, kOriginNs + kRecordedNs}}, most_rows));
+    evidence.emplace(*EvidenceStore::load(source, cluster, flows,
+                                          std::vector<Interval>{{kOriginNs, kOriginNs + kRecordedNs}}, most_rows));
   }
   [[nodiscard]] int64_t recovered_ns(int rank, uint64_t cookie) const {
     const FlowIndex flow = flows.find(node_of_rank(rank), cookie);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/evidence/flows.h"
 
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "analysis/thresholds.h"
@@ -35,7 +37,10 @@ Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {
     flow.opened_ns = cluster.clock().to_common(row.node_id, row.opened_ns);
     flow.closed_ns = row.closed_ns ? cluster.clock().to_common(row.node_id, *row.closed_ns) : kForever;
     flow.thread_name = row.thread_name;
-    flows.index_[{row.node_id, row.cookie}] = static_cast<FlowIndex>(flows.flows_.size());
+    const auto index = static_cast<FlowIndex>(flows.flows_.size());
+    flows.index_[{row.node_id, row.cookie}] = index;
+    flows.by_owner_.resize(std::max<size_t>(flows.by_owner_.size(), owner + size_t{1}));
+    flows.by_owner_[owner].push_back(index);
     flows.flows_.push_back(std::move(flow));
   }
   flows.join_ends(cluster);
@@ -90,6 +95,21 @@ void Flows::mark_collective_traffic(const Cluster& cluster) {
     flow.carries_collectives = !local_stranger && !with_itself &&
                                (collective_thread(flow.thread_name) || peer_named || !has_named[flow.owner]);
   }
+}
+
+std::span<const FlowIndex> Flows::of(MemberIndex owner) const {
+  return owner < by_owner_.size() ? std::span<const FlowIndex>(by_owner_[owner]) : std::span<const FlowIndex>();
+}
+
+std::vector<FlowIndex> Flows::of(std::span<const MemberIndex> owners) const {
+  std::vector<FlowIndex> flows;
+  for (const MemberIndex owner : owners) {
+    const std::span<const FlowIndex> own = of(owner);
+    flows.insert(flows.end(), own.begin(), own.end());
+  }
+  std::ranges::sort(flows);
+  flows.erase(std::unique(flows.begin(), flows.end()), flows.end());
+  return flows;
 }
 
 FlowIndex Flows::find(NodeId node, uint64_t cookie) const {

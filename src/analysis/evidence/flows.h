@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "analysis/timeline/cluster.h"
+#include "base/hash.h"
 
 namespace stalltrace::analysis {
 
@@ -43,13 +46,23 @@ class Flows {
   [[nodiscard]] const std::vector<Flow>& all() const { return flows_; }
   [[nodiscard]] const Flow& flow(FlowIndex index) const { return flows_[index]; }
   [[nodiscard]] FlowIndex find(NodeId node, uint64_t cookie) const;
+  /// The flows that a rank sends on, ascending.
+  [[nodiscard]] std::span<const FlowIndex> of(MemberIndex owner) const;
+  /// The flows that any of `owners` sends on, ascending. With many owners it costs no more than a look at all flows.
+  [[nodiscard]] std::vector<FlowIndex> of(std::span<const MemberIndex> owners) const;
 
  private:
   void join_ends(const Cluster& cluster);
   void mark_collective_traffic(const Cluster& cluster);
 
+  struct KeyHash {
+    size_t operator()(const std::pair<NodeId, uint64_t>& key) const {
+      return splitmix64_fold(splitmix64_fold(kSplitmixSeed, key.first), key.second);
+    }
+  };
   std::vector<Flow> flows_;
-  std::map<std::pair<NodeId, uint64_t>, FlowIndex> index_;
+  std::unordered_map<std::pair<NodeId, uint64_t>, FlowIndex, KeyHash> index_;
+  std::vector<std::vector<FlowIndex>> by_owner_;
 };
 
 }  // namespace stalltrace::analysis

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analysis/thresholds.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -30,7 +31,9 @@ class HostEvidenceLoader {
   template <typename Row, typename Kept>
   Status load_table(EventSource& source, TimeRange range, Kept& kept) {
     RowBudget budget(IntervalSet({evidence_.read_}), most_rows_);
-    const auto read = [&] { return source.stream<Row>(range, [&](const Row& row) { add(row, budget); }); };
+    const auto read = [&] {
+      return stream_by_node<Row>(source, range, nullptr, [&](const Row& row) { add(row, budget); });
+    };
     ST_TRY(read_fairly(budget, read, [&] { kept.clear(); }));
     if (budget.dropped() > 0) {
       evidence_.dropped_.push_back({EventTraits<Row>::kTable, budget.dropped()});
@@ -42,14 +45,14 @@ class HostEvidenceLoader {
     const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
     if (row.name == kDropReasons) {
       evidence_.drop_counters_.insert(row.node_id);
-    } else if (budget.room(time_ns)) {
+    } else if (budget.room(row.node_id, time_ns)) {
       evidence_.numbers_[{row.node_id, row.name, row.detail}].points.emplace_back(time_ns, row.value);
     }
   }
 
   void add(const PortCounter& row, RowBudget& budget) {
     const int64_t time_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
-    if (budget.room(time_ns)) {
+    if (budget.room(row.node_id, time_ns)) {
       evidence_.ports_[{row.node_id, row.device, row.port, row.name}].points.emplace_back(
           time_ns, static_cast<double>(row.value));
     }
@@ -58,7 +61,7 @@ class HostEvidenceLoader {
   void add(const PacketDrop& row, RowBudget& budget) {
     const FlowIndex flow = flows_.find(row.node_id, row.cookie);
     const int64_t from_ns = cluster_.clock().to_common(row.node_id, row.timestamp_ns);
-    if (flow == kNoFlow || !budget.room(from_ns)) {
+    if (flow == kNoFlow || !budget.room(row.node_id, from_ns)) {
       return;
     }
     evidence_.drops_[flow].push_back(

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "analysis/evidence/flows.h"
-#include "analysis/evidence/row_budget.h"
+#include "analysis/evidence/reads/row_budget.h"
 #include "analysis/intervals.h"
 #include "analysis/timeline/cluster.h"
 

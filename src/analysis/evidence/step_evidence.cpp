@@ -5,8 +5,11 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <unordered_set>
 
+#include "analysis/evidence/reads/row_budget.h"
 #include "analysis/thresholds.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -165,10 +168,6 @@ class LinkTimes {
   std::map<std::tuple<MemberIndex, MemberIndex, LinkWaitKind>, std::vector<Interval>> times_;
 };
 
-bool has(const std::vector<MemberIndex>& members, MemberIndex member) {
-  return std::find(members.begin(), members.end(), member) != members.end();
-}
-
 /// The members of all communicators by their rank there.
 std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> ranks_of(const Cluster& cluster) {
   std::map<std::tuple<AttemptIndex, CommHash, int32_t>, MemberIndex> ranks;
@@ -193,8 +192,8 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
   const auto ranks = ranks_of(cluster);
   const int64_t slack_ns = cluster.clock().largest_shift_ns();
   const TimeRange bounds{windows.intervals().front().from_ns - slack_ns, windows.intervals().back().to_ns + slack_ns};
-  int64_t rows = 0;
-  ST_TRY(source.proxy_steps(bounds, [&](const ProxyStep& row) {
+  RowBudget budget(windows, kMaxEvidenceRows);
+  const auto add = [&](const ProxyStep& row) {
     const MemberIndex self = cluster.find(row.node_id, row.pid);
     const auto peer = ranks.find({cluster.attempt_of(self), row.comm_id_hash, row.peer.value_or(-1)});
     if (self == kNoMember || peer == ranks.end() || peer->second == kNoMember) {
@@ -205,8 +204,7 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
     if (windows.covered_ns(record.time) == 0) {
       return;
     }
-    if (++rows > kMaxEvidenceRows) {
-      ++evidence.dropped_;
+    if (!budget.room(row.node_id, from_ns)) {
       return;
     }
     record.step = row.step;
@@ -222,7 +220,11 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
     link.src = src;
     link.dst = dst;
     (row.is_send ? link.sends : link.receives).push_back(record);
-  }));
+  };
+  ST_TRY(read_fairly(
+      budget, [&] { return stream_by_node<ProxyStep>(source, bounds, nullptr, add); },
+      [&] { evidence.links_.clear(); }));
+  evidence.dropped_ = budget.dropped();
   for (auto& [key, link] : evidence.links_) {
     for (std::vector<Record>* side : {&link.sends, &link.receives}) {
       std::stable_sort(side->begin(), side->end(),
@@ -239,10 +241,11 @@ Result<StepEvidence> StepEvidence::load(EventSource& source, const Cluster& clus
 std::vector<LinkWait> StepEvidence::waits(const Cluster& cluster, const std::vector<MemberIndex>& members,
                                           Interval window) const {
   LinkTimes times;
+  const std::unordered_set<MemberIndex> ranks(members.begin(), members.end());
   for (const auto& [key, link] : links_) {
     const bool comparable =
         cluster.clock().comparable(cluster.member(link.src).node_id, cluster.member(link.dst).node_id);
-    if (!has(members, link.src) || !has(members, link.dst)) {
+    if (!ranks.contains(link.src) || !ranks.contains(link.dst)) {
       continue;
     }
     const Interval reach{window.from_ns - link.longest_ns, window.to_ns};

@@ -5,6 +5,7 @@
 #include <array>
 #include <iterator>
 #include <set>
+#include <unordered_set>
 
 #include "analysis/thresholds.h"
 
@@ -12,10 +13,6 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kReasons = 5;
-
-bool belongs(const std::vector<MemberIndex>& members, MemberIndex member) {
-  return std::find(members.begin(), members.end(), member) != members.end();
-}
 
 /// The receiver's newest unread count at `time_ns`; none if its end was not sampled.
 std::optional<uint32_t> unread_at(const std::vector<SampleRecord>& samples, int64_t time_ns) {
@@ -39,9 +36,10 @@ std::optional<WaitReason> reason_of(const SampleRecord& sample, std::optional<ui
 
 void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
                     Interval window, WaitGraph& graph) {
-  for (FlowIndex i = 0; i < flows.all().size(); ++i) {
+  const std::unordered_set<MemberIndex> ranks(members.begin(), members.end());
+  for (const FlowIndex i : flows.of(members)) {
     const Flow& flow = flows.flow(i);
-    if (!flow.carries_collectives || !belongs(members, flow.owner) || !belongs(members, flow.peer)) {
+    if (!flow.carries_collectives || !ranks.contains(flow.peer)) {
       continue;
     }
     std::array<int64_t, kReasons> seen{};

@@ -10,6 +10,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -37,8 +38,9 @@ std::string callers_of(const std::string& frames) {
 Result<std::map<MemberIndex, int64_t>> open_calls(EventSource& source, const Cluster& cluster, const Finding& finding) {
   const int64_t slack_ns = cluster.clock().largest_shift_ns() + kEvidenceMarginNs;
   std::map<MemberIndex, int64_t> inside;
-  ST_TRY(source.collectives(
-      {finding.window.from_ns - slack_ns, finding.window.to_ns + slack_ns}, [&](const Collective& call) {
+  ST_TRY(stream_by_node<Collective>(
+      source, {finding.window.from_ns - slack_ns, finding.window.to_ns + slack_ns}, nullptr,
+      [&](const Collective& call) {
         const MemberIndex member = cluster.find(call.node_id, call.pid);
         if (call.comm_id_hash != finding.comm_id_hash || member == kNoMember ||
             (finding.attempt && cluster.attempt_of(member) + int64_t{1} != *finding.attempt)) {

@@ -6,11 +6,14 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <ranges>
 #include <set>
 #include <utility>
 
 #include "analysis/causes/host_counter_hints.h"
 #include "analysis/causes/recorded_kinds.h"
+#include "analysis/evidence/rhythm.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -200,6 +203,32 @@ std::vector<CauseGroup> select(const AnalysisContext& context, Groups& by_cause,
   return selected;
 }
 
+/// Of the communicator with most of the stalls, if it has nearly all: others have numbers of their own.
+std::optional<Rhythm> rhythm_of(const AnalysisContext& context, const CauseGroup& group) {
+  std::map<uint32_t, std::map<int64_t, RhythmStall>> by_group;
+  for (const Stall* stall : group.stalls) {
+    RhythmStall& one = by_group[stall->group][stall->number];
+    one = {stall->number, stall->lost().from_ns, std::max(one.lost_ns, stall->lost_ns)};
+  }
+  const auto& [index, stalls] =
+      *std::ranges::max_element(by_group, {}, [](const auto& entry) { return entry.second.size(); });
+  if (group.hung || share_of(static_cast<int64_t>(stalls.size()), group.instances) < kRhythmShare) {
+    return std::nullopt;
+  }
+  int64_t first = stalls.begin()->first;
+  int64_t last = stalls.rbegin()->first;
+  for (const uint32_t sequence : context.timeline.groups()[index].sequences) {
+    const CallSequence& calls = context.timeline.sequences()[sequence];
+    first = context.judged ? first : std::min(first, calls.first_number());  // what is not judged has no stalls
+    last = context.judged ? last : std::max(last, calls.end_number() - 1);
+  }
+  std::vector<RhythmStall> in_order;
+  for (const auto& [number, stall] : stalls) {
+    in_order.push_back(stall);
+  }
+  return find_rhythm(in_order, first, last);
+}
+
 StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
   const CauseRule& rule = rule_of(group.cause);
   StallFinding found{.finding = {.cause = group.cause, .severity = severity_of(group)}, .stalls = group.stalls};
@@ -209,6 +238,8 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
       rule.fallback ? kUnknownConfidence : std::min(kMaxConfidence, std::round(100 * group.coverage) / 100);
   if (group.location.culprit != kNoMember) {
     finding.culprit = culprit_of(context.cluster, group.location.culprit);
+  } else if (group.location.node) {
+    finding.culprit = Culprit{.node = context.cluster.node_name(*group.location.node), .rank = {}};
   }
   const Stall& longest = *found.stalls.front();
   finding.comm_id_hash = context.timeline.groups()[longest.group].hash;
@@ -223,6 +254,9 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
   std::ranges::sort(finding.lost, {}, &TimeRange::to_ns);
   finding.evidence.push_back(stall_evidence(context, group));
   rule.describe(context, group, finding);
+  if (const auto rhythm = rhythm_of(context, group)) {
+    finding.evidence.push_back({"rhythm", group.instances, rhythm_text(*rhythm), {}});
+  }
   std::ranges::move(host_counter_evidence(context, group), std::back_inserter(finding.evidence));
   std::ranges::move(group.mentions, std::back_inserter(finding.evidence));
   return found;
@@ -230,10 +264,11 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
 
 }  // namespace
 
-Decision decide(const AnalysisContext& all, const Stall& stall) {
+Decision decide(const AnalysisContext& all, Stall judged) {
+  Decision decision{.stall = std::move(judged)};
+  const Stall& stall = decision.stall;
   AnalysisContext context = all;
   context.attempt = all.timeline.groups()[stall.group].attempt;
-  Decision decision{.stall = stall};
   bool found = false;
   const auto claims = [&](const CauseRule& rule) { return rule.only_for != nullptr && rule.only_for(stall); };
   const bool claimed = std::ranges::any_of(cause_rules(), claims);

@@ -10,7 +10,7 @@
 namespace stalltrace::analysis {
 
 /// Applies the rules to one stall and chooses; the decision has at least one hypothesis.
-Decision decide(const AnalysisContext& context, const Stall& stall);
+Decision decide(const AnalysisContext& context, Stall stall);
 
 /// A finding and the stalls that it explains: pointers into the decisions, most expensive first.
 struct StallFinding {

@@ -22,9 +22,15 @@ bool is_named(const Member& member, const std::vector<Finding>& findings) {
   });
 }
 
+/// ", and raised ValueError in load_batch (data.py:212)"
+std::string raised_text(const AnalysisContext& context, MemberIndex member) {
+  const RaisedException* raised = context.raised.that_ended(context.cluster, member);
+  return raised != nullptr ? ", and raised " + raised->brief() : "";
+}
+
 std::string afterwards_text(const AnalysisContext& context, const JobEnd& end) {
-  return fmt::format("{} {}{}{}", context.cluster.describe(end.first()),
-                     context.cluster.member(end.first()).how_it_ended(),
+  return fmt::format("{} {}{}{}{}", context.cluster.describe(end.first()),
+                     context.cluster.member(end.first()).how_it_ended(), raised_text(context, end.first()),
                      end.last ? ", after " + short_call_text(context, *end.last) : "",
                      end.others_waited ? "" : "; no recorded rank was inside a collective then");
 }
@@ -60,7 +66,8 @@ void note_failed_ranks(const AnalysisContext& context, Report& report) {
         fmt::format("{} {} failed ({}; the first process to end was that of {}, which {}): that one rank "
                     "left before the others' calls failed is not seen, so that none is named",
                     others.size(), others.size() == 1 ? "rank" : "ranks", names_of(context, others),
-                    short_name(context.cluster, *first), context.cluster.member(*first).how_it_ended()));
+                    short_name(context.cluster, *first),
+                    context.cluster.member(*first).how_it_ended() + raised_text(context, *first)));
   }
   report.failed_ranks = static_cast<int64_t>(noted.size() + others.size());
 }

@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "analysis/causes/cause.h"
-#include "analysis/evidence/row_budget.h"
+#include "analysis/evidence/reads/row_budget.h"
 #include "analysis/thresholds.h"
 #include "base/python_frames.h"
 
@@ -310,7 +310,8 @@ Status add_python_locations(EventSource& source, const Cluster& cluster, std::ve
   const auto read = [&] {
     return source.python_stacks(range, [&](const PythonStack& row) {
       const int64_t begin_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
-      if (times.covered_ns({begin_ns, begin_ns + std::max<int64_t>(row.duration_ns, 1)}) > 0 && budget.room(begin_ns)) {
+      if (times.covered_ns({begin_ns, begin_ns + std::max<int64_t>(row.duration_ns, 1)}) > 0 &&
+          budget.room(row.node_id, begin_ns)) {
         rows.push_back(row);
       }
     });

@@ -9,6 +9,7 @@
 
 #include "analysis/order/judge_order.h"
 #include "analysis/order/log_set_up.h"
+#include "analysis/order/torch_reports.h"
 #include "analysis/rank_numbers.h"
 #include "base/text.h"
 
@@ -83,6 +84,7 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   OrderVerdicts verdicts = judge_order(evidence, ranks);
   ST_ASSIGN(LogWarnings warnings, judge_warnings(ordered));
   std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
+  ST_TRY(add_torch_reports(ordered, verdicts.findings));
   std::ranges::stable_sort(verdicts.findings, std::greater<>(), &Finding::severity);
   std::ranges::move(verdicts.findings, std::back_inserter(report.findings));
   note_limits(evidence, report);

@@ -59,7 +59,7 @@ Vote vote_on(const std::vector<const CallOrder*>& members, int64_t number) {
   return vote;
 }
 
-std::string names_of(const OrderEvidence& evidence, const Voters& members) {
+std::string names_of_voters(const OrderEvidence& evidence, const Voters& members) {
   std::string text;
   for (const CallOrder* member : members) {
     if (text.size() > 200) {
@@ -87,7 +87,7 @@ Finding finding_of(const OrderEvidence& evidence, const CommOrder& comm, const V
   for (const auto& [signature, voters] : vote.sides) {
     const LoggedCall& call = *voters.front()->call_at(vote.number);
     time_ns = std::max(time_ns, call.time_ns);
-    const std::string part = fmt::format("{}: {}", names_of(evidence, voters), signature_text(signature));
+    const std::string part = fmt::format("{}: {}", names_of_voters(evidence, voters), signature_text(signature));
     parts.push_back(part);
     if (parts.size() <= 4) {
       finding.evidence.push_back({"collective", std::ssize(voters), part, {call.event}});

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/profiles/call_ids.h"
 
+#include <set>
+
+#include "model/streams/node_streams.h"
+
 namespace stalltrace::analysis {
 namespace {
 
@@ -39,7 +43,8 @@ Result<std::optional<EventId>> find_call_id(EventSource& source, const Cluster& 
                           .bytes = signature.bytes};
   std::optional<EventId> id;
   int most = -1;
-  ST_TRY(source.collectives({fields.time_ns, fields.time_ns + 1}, [&](const Collective& row) {
+  const std::set<NodeId> node{member.node_id};
+  ST_TRY(stream_by_node<Collective>(source, {fields.time_ns, fields.time_ns + 1}, &node, [&](const Collective& row) {
     if (const int likeness = fields.likeness(row); likeness > most) {
       most = likeness;
       id = row.event_id;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "model/streams/node_streams.h"
+
 namespace stalltrace::analysis {
 
 Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline) {
@@ -15,9 +17,9 @@ Status find_end(EventSource& source, const Cluster& cluster, Timeline& timeline)
   const auto extend = [&](const auto& row) {
     timeline.extend(cluster.clock().to_common(row.node_id, row.timestamp_ns));
   };
-  ST_TRY(source.tcp_samples(after, extend));
-  ST_TRY(source.tcp_events(after, extend));
-  return source.wait_spans(after, extend);
+  ST_TRY(stream_by_node<TcpSample>(source, after, nullptr, extend));
+  ST_TRY(stream_by_node<TcpEvent>(source, after, nullptr, extend));
+  return stream_by_node<WaitSpan>(source, after, nullptr, extend);
 }
 
 TimeRange recorded_range(const Cluster& cluster, const Timeline& timeline) {

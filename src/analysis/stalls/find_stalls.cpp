@@ -34,6 +34,9 @@ void judge_transfers(SearchState& search) {
   for (std::vector<Interval>& windows : search.waited) {
     search.waited_sets.emplace_back(std::move(windows));
   }
+  for (std::vector<Interval>& windows : search.group_waited) {
+    search.group_waited_sets.emplace_back(std::move(windows));
+  }
   Instance instance;
   std::set<InstanceId> done;
   for (size_t i = 0; i < search.transfers.size(); ++i) {

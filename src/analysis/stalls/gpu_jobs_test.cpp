@@ -16,7 +16,7 @@ namespace {
 using Shape = GpuJobOptions::Shape;
 using small_job::reported;
 
-Report report_of(GpuJobOptions options) {
+Report report_of_gpus(GpuJobOptions options) {
   GpuJob job(std::move(options));
   return small_job::report_of(job.source());
 }
@@ -38,7 +38,7 @@ TEST_P(GpuJobs, HealthGivesNothing) {
       GpuJobOptions options = of_shape(GetParam());
       options.launch_ms = launch_ms;
       options.seed = seed;
-      const Report report = report_of(options);
+      const Report report = report_of_gpus(options);
       EXPECT_TRUE(report.healthy) << launch_ms << " ms, seed " << seed << "\n" << reported(report);
       EXPECT_EQ(report.ranks, options.ranks);
     }
@@ -50,7 +50,7 @@ TEST_P(GpuJobs, ANoteSaysWhatASynchronisationHides) {
   GpuJobOptions options = of_shape(GetParam());
   options.late_rank = 37;
   options.late_every = 1;
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   EXPECT_TRUE(report.healthy) << reported(report);
   const int calls_a_step = GetParam() == Shape::kDataParallel ? options.units : 3 * options.units;
   const std::string hidden =
@@ -71,7 +71,7 @@ TEST_P(GpuJobs, ALongPauseOfAShortJobIsFound) {
   GpuJobOptions options = short_job(GetParam());
   options.late_rank = 37;
   options.late_ms = 20'000;
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   small_job::expect_culprit(report.findings[0], Cause::kLateRank, 37);
@@ -81,7 +81,7 @@ TEST_P(GpuJobs, ALongPauseOfAShortJobIsFound) {
 TEST_P(GpuJobs, ALongTransferOfAShortJobIsFound) {
   GpuJobOptions options = short_job(GetParam());
   options.loss_ms = 20'000;
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
@@ -98,7 +98,7 @@ TEST_P(GpuJobs, AFewLongStepsAreNoStalls) {
     options.compute_ms = 50'000.0 / options.units;
     options.launch_ms = 20'000.0 / options.units;
     options.slow_launchers = {5, 40};
-    const Report report = report_of(options);
+    const Report report = report_of_gpus(options);
     EXPECT_TRUE(report.healthy) << steps << " steps\n" << reported(report);
   }
 }
@@ -107,7 +107,7 @@ TEST_P(GpuJobs, AShorterPauseOfAShortJobIsNotJudged) {
   GpuJobOptions options = short_job(GetParam());
   options.late_rank = 37;
   options.late_ms = 5'000;
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   EXPECT_TRUE(report.healthy) << reported(report);
 }
 
@@ -116,7 +116,7 @@ TEST_P(GpuJobs, CpusThatRunAheadByTurnsAreNotLate) {
   options.launch_ms = 4;
   options.noise_ms = 2;
   options.slow_launchers = {5, 40};  // a hundred milliseconds behind the others, and still ahead of their devices
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   EXPECT_TRUE(report.healthy) << reported(report);
 }
 
@@ -127,7 +127,7 @@ TEST_P(GpuJobs, ARankWhoseDataComeLateNowAndThenIsNamed) {
       options.launch_ms = launch_ms;
       options.late_rank = rank;
       options.late_every = GetParam() == Shape::kDataParallel ? 4 : 2;  // steps of the other take twice as long
-      const Report report = report_of(options);
+      const Report report = report_of_gpus(options);
       SCOPED_TRACE(fmt::format("rank {}, {} ms\n{}", rank, launch_ms, reported(report)));
       ASSERT_EQ(report.findings.size(), 1U);
       small_job::expect_culprit(report.findings[0], Cause::kLateRank, rank);
@@ -145,14 +145,14 @@ TEST_P(GpuJobs, APauseThatTheDeviceDoesNotNoticeCostsNothing) {
   options.late_unit = options.units / 2;
   options.late_ms = 50;
   options.late_every = 2;
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   EXPECT_TRUE(report.healthy) << reported(report);
 }
 
 TEST_P(GpuJobs, ATransferThatIsSlowInsideABatchCostsWhatTheStepTookLonger) {
   GpuJobOptions options = of_shape(GetParam());
   options.loss_ms = 400;
-  const Report report = report_of(options);
+  const Report report = report_of_gpus(options);
   SCOPED_TRACE(reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);

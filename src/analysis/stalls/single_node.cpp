@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analysis/thresholds.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -45,8 +46,8 @@ class SingleNode {
       return {};
     }
     const int64_t slack_ns = cluster_.clock().largest_shift_ns();
-    return source.tcp_samples({bounds.from_ns - slack_ns, bounds.to_ns + slack_ns},
-                              [&](const TcpSample& sample) { note(sample); });
+    return stream_by_node<TcpSample>(source, {bounds.from_ns - slack_ns, bounds.to_ns + slack_ns}, nullptr,
+                                     [&](const TcpSample& sample) { note(sample); });
   }
 
   std::vector<Stall> judge() {

@@ -11,12 +11,13 @@
 #include <utility>
 
 #include "analysis/explain.h"
+#include "analysis/testing/small_job.h"
 #include "base/clock.h"
 #include "model/memory_source.h"
 
 namespace stalltrace::analysis {
 
-constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
+using small_job::kOriginNs;
 constexpr int32_t kWorld = 3;
 
 /// Of one host, node 1, unless others are added. The ranks start one second after the recording began, which goes on

@@ -7,11 +7,11 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kSampleEveryNs = 100 * kNsPerMs;
-constexpr CommHash kHash = 0x1234'5678'9abc'def0ULL;
+constexpr CommHash kRingHash = 0x1234'5678'9abc'def0ULL;
 constexpr int64_t kBucketBytes = 1 << 20;
 
-int64_t ms(double value) { return static_cast<int64_t>(value * static_cast<double>(kNsPerMs)); }
-int64_t seconds(double value) { return ms(std::min(value, 1e8) * 1000); }
+int64_t milliseconds(double value) { return static_cast<int64_t>(value * static_cast<double>(kNsPerMs)); }
+int64_t seconds(double value) { return milliseconds(std::min(value, 1e8) * 1000); }
 
 }  // namespace
 
@@ -41,7 +41,7 @@ bool SyntheticJob::recorded(int rank) const {
 }
 
 int64_t SyntheticJob::between_ms(double low, double high) {
-  return ms(std::uniform_real_distribution<>(low, high)(random_));
+  return milliseconds(std::uniform_real_distribution<>(low, high)(random_));
 }
 
 bool SyntheticJob::active(const Fault& fault, int64_t time_ns) const {
@@ -67,7 +67,7 @@ void SyntheticJob::describe() {
     source_.accept(process);
     Communicator communicator{.node_id = rank.node, .pid = pid_of(i), .comm_ptr = 0xc000};
     if (options_.known_communicator) {
-      communicator.comm_id_hash = kHash;
+      communicator.comm_id_hash = kRingHash;
       communicator.rank = i;
       communicator.nranks = options_.ranks;
       communicator.rank_source = RankSource::kInit;
@@ -167,7 +167,7 @@ void SyntheticJob::compute(Rank& rank, int index, int number) {
       continue;
     }
     if (fault.kind == FaultKind::kLateRank) {
-      run(ms(fault.late_ms) + between_ms(-3, 3));
+      run(milliseconds(fault.late_ms) + between_ms(-3, 3));
     } else if (fault.kind == FaultKind::kCpuContention) {
       for (int slice = 0; slice < 6; ++slice) {
         const int64_t wait_ns = between_ms(2.5, 4);
@@ -217,7 +217,7 @@ int64_t SyntheticJob::transfer(int number, int64_t start_ns) {
         hung_ = true;
         return time_ns;
       }
-      const int64_t stop_ns = ms(fault.stop_ms);
+      const int64_t stop_ns = milliseconds(fault.stop_ms);
       rank.main.add(WaitKind::kStopped, time_ns, time_ns + stop_ns);
       rank.progress.add(WaitKind::kStopped, time_ns, time_ns + stop_ns);
       time_ns += stop_ns;
@@ -255,14 +255,14 @@ void SyntheticJob::step(int number) {
       call.rank = i;
       call.rank_source = options_.known_communicator ? RankSource::kInit : RankSource::kEnvironment;
       call.nranks = options_.ranks;
-      call.comm_id_hash = options_.known_communicator ? kHash : 0;
+      call.comm_id_hash = options_.known_communicator ? kRingHash : 0;
       call.comm_ptr = 0xc000;
       call.pid = pid_of(i);
       call.tid = pid_of(i);
       call.bytes = kBucketBytes * (1 + bucket % 2);
       collectives_.push_back(call);
     }
-    const int64_t next_ns = std::max(rank.end_ns + between_ms(0.1, 0.3), rank.free_ns + ms(options_.step_ms));
+    const int64_t next_ns = std::max(rank.end_ns + between_ms(0.1, 0.3), rank.free_ns + milliseconds(options_.step_ms));
     rank.main.add(WaitKind::kBlocked, rank.end_ns, next_ns);
     rank.free_ns = next_ns;
   }

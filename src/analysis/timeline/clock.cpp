@@ -40,6 +40,19 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
   }
 }
 
+bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
+  Bounds& bounds = bounds_[host];
+  const int64_t low = std::max(bounds.low_ns, low_ns);
+  const int64_t high = std::min(bounds.high_ns, high_ns);
+  if (low > high || (low == bounds.low_ns && high == bounds.high_ns)) {
+    return false;
+  }
+  bounds.low_ns = low;
+  bounds.high_ns = high;
+  bounds.measured = true;
+  return true;
+}
+
 Clock Clock::of(const std::vector<Node>& nodes) {
   Clock clock;
   std::map<std::string, size_t> hosts;  // boot id to host
@@ -67,6 +80,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
     references[host(node->node_id)] = &*node;
   }
   std::vector<std::string> incomparable;
+  std::vector<Moved> moved;
   const Node& reference = *references[offsets.reference()];
   set_error(offsets.reference(), 0);
   for (size_t at = 0; at < host_count_; ++at) {
@@ -91,12 +105,48 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
     if (error_ns > kStallFloorNs) {
       distrust(at);
     }
-    notes_.push_back(fmt::format("the clock of {} was moved by {} to that of {}, known to within {}",
-                                 references[at]->name, format_duration(offset_ns), reference.name,
-                                 format_duration(error_ns)));
+    moved.push_back({references[at]->name, offset_ns, error_ns});
   }
+  note_moved(moved, reference.name);
   if (!incomparable.empty()) {
     note_incomparable(incomparable, reference.name);
+  }
+  note_measured(offsets);
+}
+
+/// One note: which of the two ways the clocks are known by.
+void Clock::note_measured(const OffsetBounds& offsets) {
+  size_t measured = 0;
+  int64_t error_ns = 0;
+  for (size_t at = 0; at < host_count_; ++at) {
+    const OffsetBounds::Bounds& bounds = offsets.bounds(at);
+    if (bounds.measured && bounds.has_calls) {
+      ++measured;
+      error_ns = std::max(error_ns, std::abs(bounds.high_ns - bounds.low_ns) / 2);
+    }
+  }
+  if (measured > 0) {
+    notes_.push_back(
+        fmt::format("of {} hosts, the clocks of {} are known by what they answered when they were asked, to within {}; "
+                    "those of the others by their collectives",
+                    host_count_, measured, format_duration(error_ns)));
+  }
+}
+
+/// A note for each, or for many together.
+void Clock::note_moved(const std::vector<Moved>& hosts, const std::string& reference) {
+  if (hosts.size() > kHostsListed) {
+    const auto far = std::ranges::max_element(hosts, {}, [](const Moved& host) { return std::abs(host.offset_ns); });
+    const auto vague = std::ranges::max_element(hosts, {}, &Moved::error_ns);
+    notes_.push_back(
+        fmt::format("the clocks of {} hosts were moved to that of {}, by up to {} ({}), known to within {} ({})",
+                    hosts.size(), reference, format_duration(std::abs(far->offset_ns)), far->name,
+                    format_duration(vague->error_ns), vague->name));
+    return;
+  }
+  for (const Moved& host : hosts) {
+    notes_.push_back(fmt::format("the clock of {} was moved by {} to that of {}, known to within {}", host.name,
+                                 format_duration(host.offset_ns), reference, format_duration(host.error_ns)));
   }
 }
 
@@ -114,6 +164,11 @@ void Clock::note_incomparable(const std::vector<std::string>& hosts, const std::
 size_t Clock::host(NodeId node) const {
   const auto found = hosts_.find(node);
   return found == hosts_.end() ? 0 : found->second.index;
+}
+
+Clock::Known Clock::known(NodeId node) const {
+  const auto found = hosts_.find(node);
+  return found == hosts_.end() ? Known{0, std::nullopt} : Known{found->second.index, found->second.error_ns};
 }
 
 void Clock::distrust(size_t host) {

@@ -38,11 +38,14 @@ class OffsetBounds {
     int64_t low_ns = std::numeric_limits<int64_t>::min();
     int64_t high_ns = std::numeric_limits<int64_t>::max();
     bool has_calls = false;
+    bool measured = false;  // what was measured of the clock made them narrower
     [[nodiscard]] bool known() const {
       return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
     }
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
+  /// Narrows the bounds to [low, high], where they allow it: true if they are narrower now.
+  bool narrow(size_t host, int64_t low_ns, int64_t high_ns);
   [[nodiscard]] size_t reference() const { return reference_; }
   [[nodiscard]] size_t hosts() const { return bounds_.size(); }
 
@@ -61,6 +64,12 @@ class Clock {
   [[nodiscard]] size_t hosts() const { return host_count_; }
   /// Index of the node's host.
   [[nodiscard]] size_t host(NodeId node) const;
+  /// A host and its error_ns().
+  struct Known {
+    size_t host = ~size_t{0};  // by default none
+    std::optional<int64_t> error_ns;
+  };
+  [[nodiscard]] Known known(NodeId node) const;
   /// The number of ns to add to a time of `node`.
   [[nodiscard]] int64_t shift_ns(NodeId node) const;
   [[nodiscard]] int64_t to_common(NodeId node, int64_t time_ns) const { return time_ns + shift_ns(node); }
@@ -81,6 +90,13 @@ class Clock {
   };
   void distrust(size_t host);
   void set_error(size_t host, int64_t error_ns);
+  struct Moved {
+    std::string name;
+    int64_t offset_ns = 0;
+    int64_t error_ns = 0;
+  };
+  void note_moved(const std::vector<Moved>& hosts, const std::string& reference);
+  void note_measured(const OffsetBounds& offsets);
   void note_incomparable(const std::vector<std::string>& hosts, const std::string& reference);
 
   std::unordered_map<NodeId, int64_t> shifts_;

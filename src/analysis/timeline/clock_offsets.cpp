@@ -33,6 +33,9 @@ void add(HostEdge& edge, const CallSequence& sequence, int64_t number, const Cal
 /// Adds one communicator's sequences, instance by instance.
 void add_communicator(const std::vector<HostSequence>& sequences, const std::vector<CallSignature>& signatures,
                       OffsetBounds& bounds) {
+  if (std::ranges::find(sequences, bounds.reference(), &HostSequence::host) == sequences.end()) {
+    return;  // it bounds no host against the reference
+  }
   std::vector<HostEdge> edges;
   const IntervalSet numbers = sequence_numbers(sequences);
   for (const Interval& range : numbers.intervals()) {
@@ -51,6 +54,31 @@ void add_communicator(const std::vector<HostSequence>& sequences, const std::vec
 }
 
 }  // namespace
+
+void narrow_by_measured_clocks(const Cluster& cluster, OffsetBounds& bounds) {
+  struct Best {
+    int64_t offset_ns = 0;
+    int64_t error_ns = kFarFutureNs;
+  };
+  std::map<size_t, Best> hosts;  // what is known most precisely of each host's common times
+  for (const MeasuredClock& clock : cluster.measured_clocks()) {
+    Best& best = hosts[cluster.clock().host(clock.node_id)];
+    if (clock.error_ns < best.error_ns) {
+      best = {clock.offset_ns + cluster.clock().shift_ns(clock.node_id), clock.error_ns};
+    }
+  }
+  const auto reference = hosts.find(bounds.reference());
+  if (reference == hosts.end()) {
+    return;
+  }
+  for (const auto& [host, clock] : hosts) {
+    if (host != bounds.reference()) {
+      const int64_t correction_ns = reference->second.offset_ns - clock.offset_ns;
+      const int64_t error_ns = reference->second.error_ns + clock.error_ns;
+      bounds.narrow(host, correction_ns - error_ns, correction_ns + error_ns);
+    }
+  }
+}
 
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster) {

@@ -14,4 +14,8 @@ namespace stalltrace::analysis {
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster);
 
+/// Narrows the bounds by what was measured of the hosts' clocks, as far as that does not contradict what the
+/// collectives show: they prove their bounds.
+void narrow_by_measured_clocks(const Cluster& cluster, OffsetBounds& bounds);
+
 }  // namespace stalltrace::analysis

@@ -94,6 +94,68 @@ TEST(Clock, AHostWithoutACommonCollectiveIsNotMoved) {
   EXPECT_FALSE(clock.comparable(1, 2));
 }
 
+/// Two hosts whose clocks were measured; the second is a second ahead. With bounds this far apart from collectives; 0:
+/// with none.
+Clock measured(int64_t apart_ns, MeasuredClock second) {
+  const std::vector<Node> nodes{node_of(1, "a"), node_of(2, "b"), node_of(3, "b", 50)};
+  MemorySource source;
+  for (const Node& node : nodes) {
+    source.accept(node);
+  }
+  Cluster cluster = *Cluster::load(source);
+  cluster.set_measured_clocks({{.node_id = 1, .offset_ns = 70, .error_ns = kNsPerMs}, second});
+  OffsetBounds bounds(2, 0);
+  bounds.add_host(0);
+  bounds.add_host(1);
+  if (apart_ns != 0) {
+    bounds.add({{.last_arrival_ns = 0, .first_end_ns = apart_ns},
+                {.last_arrival_ns = kNsPerSecond, .first_end_ns = kNsPerSecond}});
+  }
+  narrow_by_measured_clocks(cluster, bounds);
+  cluster.align(bounds);
+  return cluster.clock();
+}
+
+TEST(MeasuredClocks, AlignHostsWithoutACommonCollective) {
+  const Clock clock = measured(0, {.node_id = 2, .offset_ns = kNsPerSecond + 70, .error_ns = 2 * kNsPerMs});
+  EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond);
+  EXPECT_EQ(clock.shift_ns(3), clock.shift_ns(2) - 50);
+  EXPECT_EQ(clock.error_ns(2), 3 * kNsPerMs);
+  EXPECT_TRUE(clock.comparable(1, 2));
+  golden::expect_text(clock.notes().at(1));
+}
+
+TEST(MeasuredClocks, AnyNodeOfAHostStandsForIt) {
+  const Clock clock = measured(0, {.node_id = 3, .offset_ns = kNsPerSecond + 120, .error_ns = 2 * kNsPerMs});
+  EXPECT_EQ(clock.shift_ns(3), -kNsPerSecond - 50);
+  EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond);
+}
+
+TEST(MeasuredClocks, AnErrorLargerThanAStallAllowsNoVerdict) {
+  const Clock clock = measured(0, {.node_id = 2, .offset_ns = kNsPerSecond + 70, .error_ns = kStallFloorNs});
+  EXPECT_EQ(clock.error_ns(2), kStallFloorNs + kNsPerMs);
+  EXPECT_FALSE(clock.comparable(1, 2));
+}
+
+TEST(MeasuredClocks, NarrowWhatCollectivesBoundLoosely) {
+  const Clock clock =
+      measured(30 * kNsPerMs, {.node_id = 2, .offset_ns = kNsPerSecond - 10 * kNsPerMs, .error_ns = kNsPerMs});
+  EXPECT_TRUE(clock.comparable(1, 2));
+  EXPECT_LE(clock.error_ns(2), 2 * kNsPerMs);
+}
+
+TEST(MeasuredClocks, ChangeNothingWhereCollectivesSayMore) {
+  const Clock clock = measured(2 * kNsPerMs, {.node_id = 2, .offset_ns = kNsPerSecond + 70, .error_ns = 9 * kNsPerMs});
+  EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond + kNsPerMs);
+  EXPECT_EQ(clock.error_ns(2), kNsPerMs);
+}
+
+/// As after a clock was set between the recording and the question.
+TEST(MeasuredClocks, ThatContradictCollectivesAreNotBelieved) {
+  const Clock clock = measured(2 * kNsPerMs, {.node_id = 2, .offset_ns = 5 * kNsPerSecond, .error_ns = kNsPerMs});
+  EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond + kNsPerMs);
+}
+
 /// Two hosts with one rank each, and one call of `op` on both.
 OffsetBounds bounds_of(Operation op, CommHash hash) {
   MemorySource source;

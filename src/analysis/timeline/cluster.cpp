@@ -45,10 +45,13 @@ Result<Cluster> Cluster::load(EventSource& source) {
   Cluster cluster;
   ST_ASSIGN(cluster.nodes_, source.nodes());
   cluster.clock_ = Clock::of(cluster.nodes_);
+  for (size_t i = 0; i < cluster.nodes_.size(); ++i) {
+    cluster.node_index_.try_emplace(cluster.nodes_[i].node_id, i);
+  }
   ST_ASSIGN(cluster.processes_, source.processes());
   ST_ASSIGN(cluster.communicators_, source.communicators());
   for (size_t i = 0; i < cluster.processes_.size(); ++i) {
-    cluster.process_index_[{cluster.processes_[i].node_id, cluster.processes_[i].pid}] = i;
+    cluster.process_index_[key_of(cluster.processes_[i].node_id, cluster.processes_[i].pid)] = i;
   }
   for (size_t i = 0; i < cluster.communicators_.size(); ++i) {
     const Communicator& row = cluster.communicators_[i];
@@ -159,7 +162,7 @@ MemberIndex Cluster::join(NodeId node, int32_t pid) {
     return kNoMember;
   }
   Member member{.node_id = node, .node = node_name(node), .pid = pid};
-  if (const auto found = process_index_.find({node, pid}); found != process_index_.end()) {
+  if (const auto found = process_index_.find(key_of(node, pid)); found != process_index_.end()) {
     const Process& process = processes_[found->second];
     member.rank = process.rank;
     member.rank_from_launcher = process.rank_source == RankSource::kEnvironment;
@@ -177,12 +180,25 @@ MemberIndex Cluster::join(NodeId node, int32_t pid) {
       member.exit_ns = clock_.to_common(node, *member.exit_ns);
     }
   }
+  if (!member.program.empty()) {
+    thread_names_.insert(member.program.substr(0, kThreadNameBytes));
+  }
   members_.push_back(std::move(member));
-  return index_[{node, pid}] = static_cast<MemberIndex>(members_.size() - 1);
+  return index_[key_of(node, pid)] = static_cast<MemberIndex>(members_.size() - 1);
+}
+
+void Cluster::reorder_members(MemberIndex first, const std::vector<MemberIndex>& order) {
+  std::vector<Member> members(members_.begin(), members_.begin() + first);
+  members.reserve(members_.size());
+  for (const MemberIndex old : order) {
+    index_[key_of(members_[old].node_id, members_[old].pid)] = static_cast<MemberIndex>(members.size());
+    members.push_back(std::move(members_[old]));
+  }
+  members_ = std::move(members);
 }
 
 MemberIndex Cluster::find(NodeId node, int32_t pid) const {
-  const auto found = index_.find({node, pid});
+  const auto found = index_.find(key_of(node, pid));
   return found == index_.end() ? kNoMember : found->second;
 }
 
@@ -205,24 +221,19 @@ bool Cluster::destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash ha
 }
 
 bool Cluster::belongs(NodeId node, int32_t pid, const std::string& name) const {
-  if (process_index_.contains({node, pid}) || index_.contains({node, pid}) || threads_.contains({node, pid})) {
-    return true;
-  }
-  if (std::any_of(kOwnNames.begin(), kOwnNames.end(), [&](std::string_view own) { return name.starts_with(own); })) {
-    return true;
-  }
-  return std::any_of(members_.begin(), members_.end(), [&](const Member& member) {
-    return !member.program.empty() && member.program.substr(0, kThreadNameBytes) == name;
-  });
+  const uint64_t key = key_of(node, pid);
+  return process_index_.contains(key) || index_.contains(key) || threads_.contains(key) ||
+         thread_names_.contains(name) ||
+         std::any_of(kOwnNames.begin(), kOwnNames.end(), [&](std::string_view own) { return name.starts_with(own); });
 }
 
 std::string Cluster::node_name(NodeId node) const {
-  for (const Node& row : nodes_) {
-    if (row.node_id == node) {
-      return row.name.empty() ? row.hostname : row.name;
-    }
+  const auto found = node_index_.find(node);
+  if (found == node_index_.end()) {
+    return fmt::format("node {}", node);
   }
-  return fmt::format("node {}", node);
+  const Node& row = nodes_[found->second];
+  return row.name.empty() ? row.hostname : row.name;
 }
 
 std::string Cluster::describe(MemberIndex index) const {

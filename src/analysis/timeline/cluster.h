@@ -9,9 +9,11 @@
 #include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "analysis/timeline/clock.h"
+#include "model/node_clock.h"
 #include "model/source.h"
 
 namespace stalltrace::analysis {
@@ -57,6 +59,9 @@ class Cluster {
   MemberIndex join(NodeId node, int32_t pid);
   [[nodiscard]] MemberIndex find(NodeId node, int32_t pid) const;
 
+  /// Renumbers the members from `first` on: `order` has their old numbers in the new order.
+  void reorder_members(MemberIndex first, const std::vector<MemberIndex>& order);
+
   /// `attempts`: one per member. Members that join later have none.
   void set_attempts(const std::vector<AttemptIndex>& attempts);
   [[nodiscard]] size_t attempts() const { return attempts_; }
@@ -72,9 +77,12 @@ class Cluster {
 
   /// True for a process of the job or of the tracer, by pid (or thread id) or by name.
   [[nodiscard]] bool belongs(NodeId node, int32_t pid, const std::string& name) const;
-  void add_thread(NodeId node, int32_t tid) { threads_[{node, tid}] = true; }
+  void add_thread(NodeId node, int32_t tid) { threads_.insert(key_of(node, tid)); }
 
   [[nodiscard]] const Clock& clock() const { return clock_; }
+  /// To be called before the calls are read.
+  void set_measured_clocks(std::vector<MeasuredClock> clocks) { measured_clocks_ = std::move(clocks); }
+  [[nodiscard]] const std::vector<MeasuredClock>& measured_clocks() const { return measured_clocks_; }
   /// Moves its times to the common clock that `bounds` give.
   void align(const OffsetBounds& bounds);
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
@@ -83,18 +91,24 @@ class Cluster {
   [[nodiscard]] std::string describe(MemberIndex index) const;
 
  private:
-  using Key = std::pair<NodeId, int32_t>;
+  static uint64_t key_of(NodeId node, int32_t id) {
+    return static_cast<uint64_t>(node) << 32 | static_cast<uint32_t>(id);
+  }
   void derive_split_ranks();
   void take_ranks_from_communicators();
 
   std::vector<Node> nodes_;
   Clock clock_;
+  std::vector<MeasuredClock> measured_clocks_;
   std::vector<Process> processes_;
   std::vector<Member> members_;
   size_t attempts_ = 0;
-  std::map<Key, MemberIndex> index_;
-  std::map<Key, size_t> process_index_;
-  std::map<Key, bool> threads_;
+  std::unordered_map<uint64_t, MemberIndex> index_;  // by key_of node and pid, like the next one
+  std::unordered_map<uint64_t, size_t> process_index_;
+  std::unordered_set<uint64_t> threads_;
+  std::unordered_set<std::string>
+      thread_names_;  // what a member's threads are called if its program does not name them
+  std::unordered_map<NodeId, size_t> node_index_;
   std::vector<Communicator> communicators_;
   std::map<std::tuple<NodeId, int32_t, uint64_t>, std::vector<size_t>> communicator_index_;
 };

@@ -50,23 +50,34 @@ Status CommonNames::read_state(AnyRows rows) {
   return {};
 }
 
-Status CommonNames::read_stream(TimeRange range, AnyVisitor visitor) {
+template <typename Read>
+Status CommonNames::rename_all(AnyVisitor visitor, Read read) const {
   return std::visit(
-      [&]<typename T>(const Visitor<T>* visit) {
+      [&]<typename T>(const Visitor<T>* visit) -> Status {
         if constexpr (requires(T & row) { row.comm_id_hash; }) {
-          return source_.stream<T>(range, [&](const T& recorded) {
+          const Visitor<T> renaming = [&](const T& recorded) {
             if (!names_.contains(recorded.comm_id_hash)) {
               return (*visit)(recorded);
             }
             T row = recorded;
             rename_in(row);
             (*visit)(row);
-          });
+          };
+          return read(AnyVisitor(&renaming));
         } else {
-          return source_.stream<T>(range, *visit);
+          return read(AnyVisitor(visit));
         }
       },
       visitor);
+}
+
+Status CommonNames::read_stream(TimeRange range, AnyVisitor visitor) {
+  return rename_all(visitor, [&](AnyVisitor renaming) { return source_.read_stream(range, renaming); });
+}
+
+Status CommonNames::read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) {
+  return rename_all(visitor,
+                    [&](AnyVisitor renaming) { return stalltrace::read_by_node(source_, range, nodes, renaming); });
 }
 
 }  // namespace stalltrace::analysis

@@ -7,11 +7,12 @@
 #include <unordered_map>
 
 #include "model/source.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 
 /// Forwards a source and replaces communicator names by one name in every type that has them.
-class CommonNames final : public EventSource {
+class CommonNames final : public EventSource, public NodeStreams {
  public:
   /// `source` must outlive the object.
   static Result<CommonNames> read(EventSource& source);
@@ -23,6 +24,7 @@ class CommonNames final : public EventSource {
 
   Status read_state(AnyRows rows) override;
   Status read_stream(TimeRange range, AnyVisitor visitor) override;
+  Status read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) override;
 
  private:
   explicit CommonNames(EventSource& source) : source_(source) {}
@@ -30,6 +32,9 @@ class CommonNames final : public EventSource {
   /// Replaces all names in the row.
   template <typename T>
   void rename_in(T& row) const;
+  /// Passes rows to `read`, a way of reading the source, and from there with common names to the visitor.
+  template <typename Read>
+  Status rename_all(AnyVisitor visitor, Read read) const;
 
   EventSource& source_;
   std::unordered_map<CommHash, CommHash> names_;  // NCCL's hash -> the id's hash, if both name a communicator

@@ -2,6 +2,8 @@
 #include "analysis/timeline/sequence_table.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "base/hash.h"
@@ -37,7 +39,7 @@ size_t SequenceTable::KeyHash::operator()(const SequenceKey& key) const {
 
 CallSequence* SequenceTable::find(const Collective& row, int64_t rows) {
   CallSequence* sequence = first_piece(row);
-  return sequence == nullptr || !row.seq ? sequence : piece_for(*sequence, *row.seq, rows);
+  return sequence == nullptr || !row.seq ? sequence : piece_for(*sequence, row, rows);
 }
 
 CallSequence* SequenceTable::first_piece(const Collective& row) {
@@ -79,11 +81,44 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
   }
   sequences_.push_back(std::move(sequence));
   keys_.push_back(key);
+  begun_ns_.push_back(row.timestamp_ns);
   return &sequences_.back();
 }
 
+void SequenceTable::order_by_time() {
+  if (std::ranges::is_sorted(begun_ns_)) {
+    return;
+  }
+  std::vector<uint32_t> order(sequences_.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [this](uint32_t sequence) { return begun_ns_[sequence]; });
+  std::vector<uint32_t> numbers(order.size());
+  std::vector<CallSequence> sequences;
+  std::vector<SequenceKey> keys;
+  sequences.reserve(order.size());
+  for (uint32_t i = 0; i < order.size(); ++i) {
+    numbers[order[i]] = i;
+    sequences.push_back(std::move(sequences_[order[i]]));
+    keys.push_back(keys_[order[i]]);
+  }
+  sequences_ = std::move(sequences);
+  keys_ = std::move(keys);
+  std::ranges::sort(begun_ns_);
+  for (auto& [key, sequence] : index_) {
+    sequence = numbers[sequence];
+  }
+  std::unordered_map<uint32_t, std::vector<uint32_t>> pieces;
+  for (auto& [first, more] : pieces_) {
+    std::vector<uint32_t>& renumbered = pieces[numbers[first]];
+    std::ranges::transform(more, std::back_inserter(renumbered), [&](uint32_t piece) { return numbers[piece]; });
+  }
+  pieces_ = std::move(pieces);
+  recent_ = {};
+}
+
 /// The sequence of the same rank and communicator that `seq` continues: the newest one that it fits, or a new one.
-CallSequence* SequenceTable::piece_for(CallSequence& first, int64_t seq, int64_t rows) {
+CallSequence* SequenceTable::piece_for(CallSequence& first, const Collective& row, int64_t rows) {
+  const int64_t seq = *row.seq;
   const auto first_index = static_cast<uint32_t>(&first - sequences_.data());
   const auto known = pieces_.find(first_index);
   const size_t count = known == pieces_.end() ? 0 : known->second.size();
@@ -113,6 +148,7 @@ CallSequence* SequenceTable::piece_for(CallSequence& first, int64_t seq, int64_t
   pieces_[first_index].push_back(static_cast<uint32_t>(sequences_.size()));
   sequences_.push_back(std::move(piece));
   keys_.push_back(key);
+  begun_ns_.push_back(row.timestamp_ns);
   return &sequences_.back();
 }
 

@@ -37,6 +37,9 @@ class SequenceTable {
   /// Puts a call into the sequence that find() returned for its row. `queued_us`: as in CallSequence.
   static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq,
                     uint32_t queued_us = kOpenDuration);
+  /// Numbers the sequences by the first rows that came of each, however nodes came after each other. Before
+  /// add_silent().
+  void order_by_time();
   /// A sequence without calls.
   void add_silent(const Communicator& row, MemberIndex member, const SequenceKey& key);
   /// Marks sequences that later ones continue: only the one with a rank's newest calls shows whether the rank is
@@ -61,11 +64,12 @@ class SequenceTable {
   static constexpr size_t kRecentSequences = 256;
 
   CallSequence* first_piece(const Collective& row);
-  CallSequence* piece_for(CallSequence& first, int64_t seq, int64_t rows);
+  CallSequence* piece_for(CallSequence& first, const Collective& row, int64_t rows);
 
   std::vector<CallSequence>& sequences_;
   Cluster& cluster_;
   std::vector<SequenceKey> keys_;  // by sequence
+  std::vector<int64_t> begun_ns_;  // by sequence: time of its first row, on the clock of its node
   std::unordered_map<SequenceKey, uint32_t, KeyHash> index_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // by a rank's first sequence: the sequences after gaps
   std::array<Recent, kRecentSequences> recent_;

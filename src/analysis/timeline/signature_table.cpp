@@ -2,6 +2,7 @@
 #include "analysis/timeline/signature_table.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/hash.h"
 
@@ -74,18 +75,51 @@ bool agree(const CallSignature& a, const CallSignature& b) {
 uint16_t SignatureTable::index_of(const Collective& row) {
   CallSignature signature = signature_from(row);
   if (signature == last_) {
+    first_ns_[last_index_] = std::min(first_ns_[last_index_], row.timestamp_ns);
     return last_index_;
   }
   last_ = signature;
   const auto next = static_cast<uint16_t>(std::min<size_t>(signatures_.size(), kOtherSignature));
   const auto [found, fresh] = index_.try_emplace(hash_of(signature), next);
   if (fresh && signatures_.size() <= kOtherSignature) {
-    const uint64_t kind = splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(signature.op)),
-                                          static_cast<uint64_t>(signature.bytes));
-    signature.baseline_class = class_index_.try_emplace(kind, next).first->second;
+    signature.baseline_class = class_index_.try_emplace(kind_of(signature), next).first->second;
     signatures_.push_back(signature);
+    first_ns_.push_back(row.timestamp_ns);
   }
-  return last_index_ = found->second;
+  last_index_ = found->second;
+  first_ns_[last_index_] = std::min(first_ns_[last_index_], row.timestamp_ns);
+  return last_index_;
+}
+
+uint64_t SignatureTable::kind_of(const CallSignature& signature) {
+  return splitmix64_fold(splitmix64_fold(kSplitmixSeed, static_cast<uint64_t>(signature.op)),
+                         static_cast<uint64_t>(signature.bytes));
+}
+
+std::vector<uint16_t> SignatureTable::order_by_time() {
+  if (std::ranges::is_sorted(first_ns_)) {
+    return {};
+  }
+  std::vector<uint16_t> order(signatures_.size());
+  std::iota(order.begin(), order.end(), uint16_t{0});
+  std::ranges::stable_sort(order, {}, [this](uint16_t signature) { return first_ns_[signature]; });
+  std::vector<uint16_t> numbers(order.size());
+  std::vector<CallSignature> signatures;
+  std::unordered_map<uint64_t, uint16_t> classes;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto number = static_cast<uint16_t>(i);
+    numbers[order[i]] = number;
+    signatures.push_back(signatures_[order[i]]);
+    signatures.back().baseline_class = classes.try_emplace(kind_of(signatures.back()), number).first->second;
+  }
+  signatures_ = std::move(signatures);
+  class_index_ = std::move(classes);
+  std::ranges::sort(first_ns_);
+  for (auto& [hash, signature] : index_) {
+    signature = numbers[signature];
+  }
+  last_ = {.bytes = -2};
+  return numbers;
 }
 
 }  // namespace stalltrace::analysis

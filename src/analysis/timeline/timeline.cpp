@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -17,6 +18,7 @@
 #include "analysis/timeline/signature_table.h"
 #include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
+#include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -57,38 +59,20 @@ class TimelineBuilder {
   TimelineBuilder(Timeline& timeline, Cluster& cluster)
       : timeline_(timeline),
         cluster_(cluster),
+        first_joined_(static_cast<MemberIndex>(cluster.members().size())),
         sequence_table_(timeline.sequences_, cluster),
         signature_table_(timeline.signatures_) {}
 
+  /// The rows of each node in time order.
   void add(const Collective& row) {
-    if (!moves_data(row.op)) {
-      note_communicator_call(row);
-      return;
+    add_row(row);
+    while (first_joined_ + joined_ns_.size() < cluster_.members().size()) {
+      joined_ns_.push_back(row.timestamp_ns);
     }
-    ++timeline_.rows_;
-    if (row.seq && (*row.seq < 0 || *row.seq > kMaxSeq)) {
-      ++skipped_;
-      return;
-    }
-    CallSequence* sequence = sequence_table_.find(row, timeline_.rows_);
-    if (sequence == nullptr) {
-      return;
-    }
-    const int64_t arrival_ns = row.timestamp_ns + sequence->shift_ns;
-    Call call{arrival_ns, pack_duration(row.duration_ns), signature_table_.index_of(row), row.completion, true};
-    if (failed(row)) {  // the rank left it with an error, and it never ended
-      sequence->abort_ns = row.duration_ns ? call.end_ns() : arrival_ns;
-      call.duration_us = kOpenDuration;
-    }
-    timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
-    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kForever ? call.end_ns() : arrival_ns);
-    sequence->tid = row.tid;
-    SequenceTable::place(
-        *sequence, call, row.seq,
-        row.kernel_start_ns && row.kernel_end_ns ? pack(*row.kernel_start_ns - row.timestamp_ns) : kOpenDuration);
   }
 
   void finish() {
+    order_by_time();
     find_attempts(cluster_, timeline_.sequences_, timeline_.communicator_calls_);
     align_hosts();
     mark_batches(timeline_.sequences_);
@@ -123,6 +107,68 @@ class TimelineBuilder {
   }
 
  private:
+  void add_row(const Collective& row) {
+    if (!moves_data(row.op)) {
+      note_communicator_call(row);
+      return;
+    }
+    ++timeline_.rows_;
+    if (row.seq && (*row.seq < 0 || *row.seq > kMaxSeq)) {
+      ++skipped_;
+      return;
+    }
+    CallSequence* sequence = sequence_table_.find(row, timeline_.rows_);
+    if (sequence == nullptr) {
+      return;
+    }
+    const int64_t arrival_ns = row.timestamp_ns + sequence->shift_ns;
+    Call call{arrival_ns, pack_duration(row.duration_ns), signature_table_.index_of(row), row.completion, true};
+    if (failed(row)) {  // the rank left it with an error, and it never ended
+      sequence->abort_ns = row.duration_ns ? call.end_ns() : arrival_ns;
+      call.duration_us = kOpenDuration;
+    }
+    timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
+    timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kForever ? call.end_ns() : arrival_ns);
+    sequence->tid = row.tid;
+    SequenceTable::place(
+        *sequence, call, row.seq,
+        row.kernel_start_ns && row.kernel_end_ns ? pack(*row.kernel_start_ns - row.timestamp_ns) : kOpenDuration);
+  }
+
+  /// Numbers sequences, signatures and members in the order in which their first rows would have come in time order:
+  /// among equals the first one counts.
+  void order_by_time() {
+    std::ranges::stable_sort(timeline_.communicator_calls_, {}, &CommunicatorCall::called_ns);
+    sequence_table_.order_by_time();
+    if (const std::vector<uint16_t> numbers = signature_table_.order_by_time(); !numbers.empty()) {
+      for (CallSequence& sequence : timeline_.sequences_) {
+        for (Call& call : sequence.calls) {
+          call.signature = call.present ? numbers[call.signature] : call.signature;
+        }
+      }
+    }
+    if (std::ranges::is_sorted(joined_ns_)) {
+      return;
+    }
+    std::vector<MemberIndex> order(joined_ns_.size());
+    std::iota(order.begin(), order.end(), first_joined_);
+    std::ranges::stable_sort(order, {}, [this](MemberIndex member) { return joined_ns_[member - first_joined_]; });
+    cluster_.reorder_members(first_joined_, order);
+    std::vector<MemberIndex> numbers(order.size());
+    for (size_t i = 0; i < order.size(); ++i) {
+      numbers[order[i] - first_joined_] = static_cast<MemberIndex>(first_joined_ + i);
+    }
+    const auto renumber = [&](MemberIndex& member) {
+      member = member < first_joined_ ? member : numbers[member - first_joined_];
+    };
+    for (CallSequence& sequence : timeline_.sequences_) {
+      renumber(sequence.member);
+    }
+    for (CommunicatorCall& call : timeline_.communicator_calls_) {
+      renumber(call.member);
+    }
+  }
+
   /// Before this, each host's times are on its own clock.
   void align_hosts() {
     if (cluster_.clock().hosts() < 2) {
@@ -132,7 +178,9 @@ class TimelineBuilder {
     for (const Node& node : cluster_.nodes()) {
       before[node.node_id] = cluster_.clock().shift_ns(node.node_id);
     }
-    cluster_.align(bound_offsets(timeline_.sequences_, timeline_.signatures_, cluster_));
+    OffsetBounds bounds = bound_offsets(timeline_.sequences_, timeline_.signatures_, cluster_);
+    narrow_by_measured_clocks(cluster_, bounds);
+    cluster_.align(bounds);
     const auto moved_ns = [&](NodeId node) { return cluster_.clock().shift_ns(node) - before[node]; };
     Interval span{kForever, std::numeric_limits<int64_t>::min()};
     for (CallSequence& sequence : timeline_.sequences_) {
@@ -165,6 +213,7 @@ class TimelineBuilder {
       return;
     }
     const int64_t shift_ns = cluster_.clock().shift_ns(row.node_id);
+    call.called_ns = row.timestamp_ns;
     call.arrival_ns = row.timestamp_ns + shift_ns;
     call.end_ns = row.end_ns() ? *row.end_ns() + shift_ns : kForever;
     call.rank = row.rank;
@@ -255,6 +304,8 @@ class TimelineBuilder {
 
   Timeline& timeline_;
   Cluster& cluster_;
+  MemberIndex first_joined_;        // members before it were known from communicators
+  std::vector<int64_t> joined_ns_;  // of the others: time of the first row of each, on the clock of its node
   SequenceTable sequence_table_;
   SignatureTable signature_table_;
   std::map<std::tuple<NodeId, int32_t, uint64_t, CommHash>, int64_t> aborts_;
@@ -264,7 +315,7 @@ class TimelineBuilder {
 Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   Timeline timeline;
   TimelineBuilder builder(timeline, cluster);
-  ST_TRY(source.collectives({}, [&](const Collective& row) { builder.add(row); }));
+  ST_TRY(stream_by_node<Collective>(source, {}, nullptr, [&](const Collective& row) { builder.add(row); }));
   builder.finish();
   if (timeline.rows_ == 0) {
     timeline.span_ = {0, 0};

@@ -85,6 +85,7 @@ struct CommunicatorCall {
   std::optional<int32_t> rank;
   std::optional<int32_t> nranks;
   std::optional<int32_t> return_code;
+  int64_t called_ns = 0;  // on the clock of its node
 };
 
 /// The calls of one process on one communicator (for Send/Recv: for one pair of ranks), by sequence number.

@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+
+#include "base/read_at.h"
 
 namespace stalltrace {
 namespace {
@@ -25,9 +28,9 @@ constexpr uint16_t kThisMachine = EM_AARCH64;
 #endif
 
 template <typename T>
-bool read_at(int fd, uint64_t offset, std::span<T> into) {
+bool read_whole(int fd, uint64_t offset, std::span<T> into) {
   return offset <= static_cast<uint64_t>(INT64_MAX) &&
-         ::pread(fd, into.data(), into.size_bytes(), static_cast<off_t>(offset)) ==
+         read_at(fd, into.data(), into.size_bytes(), static_cast<off_t>(offset)) ==
              static_cast<ssize_t>(into.size_bytes());
 }
 
@@ -37,7 +40,7 @@ std::optional<ElfFile> ElfFile::open(int fd) {
   ElfFile file(fd);
   const Elf64_Ehdr& header = file.header_;
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || !read_at(fd, 0, std::span(&file.header_, 1)) ||
+  if (::fstat(fd, &info) != 0 || !read_whole(fd, 0, std::span(&file.header_, 1)) ||
       std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
       header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_phentsize != sizeof(Elf64_Phdr) ||
       (header.e_shnum != 0 && header.e_shentsize != sizeof(Elf64_Shdr))) {
@@ -46,8 +49,8 @@ std::optional<ElfFile> ElfFile::open(int fd) {
   file.size_ = static_cast<uint64_t>(info.st_size);
   file.segments_.resize(std::min<uint64_t>(header.e_phnum, kMostSegments));
   file.sections_.resize(std::min<uint64_t>(header.e_shnum, kMostSections));
-  if (!read_at(fd, header.e_phoff, std::span(file.segments_)) ||
-      !read_at(fd, header.e_shoff, std::span(file.sections_))) {
+  if (!read_whole(fd, header.e_phoff, std::span(file.segments_)) ||
+      !read_whole(fd, header.e_shoff, std::span(file.sections_))) {
     return std::nullopt;
   }
   return file;
@@ -95,9 +98,45 @@ std::optional<Elf64_Phdr> ElfFile::first_code_segment() const {
   return found == segments_.end() ? std::nullopt : std::optional(*found);
 }
 
+std::string ElfFile::build_id() const {
+  constexpr uint64_t kMostNotes = 64 << 10;  // bytes
+  constexpr uint32_t kLongestId = 64;
+  constexpr std::string_view kOwner{"GNU\0", 4};
+  const auto aligned = [](uint64_t bytes) { return (bytes + 3) & ~uint64_t{3}; };
+  for (const Elf64_Phdr& segment : segments_) {
+    const uint64_t size = segment.p_type == PT_NOTE ? std::min(segment.p_filesz, kMostNotes) : 0;
+    for (uint64_t at = 0; at + sizeof(Elf64_Nhdr) <= size;) {
+      Elf64_Nhdr note{};
+      std::array<char, kOwner.size()> owner{};
+      if (!read_whole(fd_, segment.p_offset + at, std::span(&note, 1))) {
+        break;
+      }
+      const uint64_t name_at = segment.p_offset + at + sizeof note;
+      const uint64_t id_at = name_at + aligned(note.n_namesz);
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == owner.size() && note.n_descsz > 0 &&
+          note.n_descsz <= kLongestId && read_whole(fd_, name_at, std::span<char>(owner)) &&
+          std::string_view(owner.data(), owner.size()) == kOwner) {
+        std::vector<unsigned char> bytes(note.n_descsz);
+        if (!read_whole(fd_, id_at, std::span(bytes))) {
+          break;
+        }
+        std::string id;
+        for (const unsigned char byte : bytes) {
+          constexpr std::string_view kDigits = "0123456789abcdef";
+          id += kDigits[byte >> 4U];
+          id += kDigits[byte & 15U];
+        }
+        return id;
+      }
+      at += sizeof note + aligned(note.n_namesz) + aligned(note.n_descsz);
+    }
+  }
+  return {};
+}
+
 bool ElfFile::is_of_this_machine() const { return header_.e_machine == kThisMachine; }
 
-bool ElfFile::read(uint64_t offset, std::span<std::byte> into) const { return read_at(fd_, offset, into); }
+bool ElfFile::read(uint64_t offset, std::span<std::byte> into) const { return read_whole(fd_, offset, into); }
 
 void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, const Elf64_Shdr&)>& take) const {
   const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);  // a file has at most one
@@ -109,7 +148,7 @@ void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, con
   const uint64_t count = std::min(table->sh_size / sizeof(Elf64_Sym), kMostSymbols);
   for (uint64_t first = 0; first < count; first += kSymbolsAtOnce) {
     const std::span some(symbols.data(), std::min<uint64_t>(kSymbolsAtOnce, count - first));
-    if (!read_at(fd_, table->sh_offset + first * sizeof(Elf64_Sym), some)) {
+    if (!read_whole(fd_, table->sh_offset + first * sizeof(Elf64_Sym), some)) {
       return;
     }
     for (const Elf64_Sym& symbol : some) {
@@ -141,7 +180,7 @@ std::string ElfFile::names_of(const Elf64_Shdr& strings, std::span<const std::st
     std::vector<char> piece;
     for (uint64_t at = 0; at < strings.sh_size; at += kPieceBytes) {
       piece.resize(std::min<uint64_t>(kPieceBytes + longest, strings.sh_size - at));
-      if (!read_at(fd_, strings.sh_offset + at, std::span(piece)) ||
+      if (!read_whole(fd_, strings.sh_offset + at, std::span(piece)) ||
           take(std::string_view(piece.data(), piece.size()))) {
         return;
       }
@@ -216,7 +255,7 @@ std::string ElfFile::text_at(uint64_t offset, size_t limit) const {
   if (offset > static_cast<uint64_t>(INT64_MAX)) {
     return {};
   }
-  const ssize_t got = ::pread(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+  const ssize_t got = read_at(fd_, text.data(), text.size(), static_cast<off_t>(offset));
   return got > 0 ? std::string(text.data(), strnlen(text.data(), static_cast<size_t>(got))) : std::string();
 }
 

@@ -41,6 +41,8 @@ class ElfFile {
   /// where no segment, or not the file, contains all of them.
   [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address, uint64_t bytes, uint32_t flags) const;
   [[nodiscard]] std::optional<Elf64_Phdr> first_code_segment() const;
+  /// The linker's number of the build, in hexadecimal ("7cda71..."); empty where there is none.
+  [[nodiscard]] std::string build_id() const;
   /// Whether the file is for this machine's architecture.
   [[nodiscard]] bool is_of_this_machine() const;
   [[nodiscard]] bool read(uint64_t offset, std::span<std::byte> into) const;

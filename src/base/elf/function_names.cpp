@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "base/elf/elf_file.h"
 #include "base/handle.h"
@@ -61,19 +62,8 @@ std::string readable(const std::string& symbol) {
   return name;
 }
 
-}  // namespace
-
-std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets) {
-  std::vector<std::optional<CodeLocation>> locations(file_offsets.size());
-  const std::optional<ElfFile> file = ElfFile::open(fd);
-  if (!file) {
-    return locations;
-  }
-  std::vector<Wanted> wanted;
-  for (const uint64_t offset : file_offsets) {
-    wanted.push_back({.address = file->code_address(offset)});
-  }
-  file->each_symbol([&](const Elf64_Sym& symbol, uint64_t name_at) {
+std::vector<std::optional<CodeLocation>> functions_covering(const ElfFile& file, std::vector<Wanted> wanted) {
+  file.each_symbol([&](const Elf64_Sym& symbol, uint64_t name_at) {
     if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) {
       return;
     }
@@ -85,13 +75,45 @@ std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const ui
       }
     }
   });
+  std::vector<std::optional<CodeLocation>> locations(wanted.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i].found) {
-      locations[i] = CodeLocation{readable(file->text_at(wanted[i].name_at, kLongestSymbol - 1)),
+      locations[i] = CodeLocation{readable(file.text_at(wanted[i].name_at, kLongestSymbol - 1)),
                                   *wanted[i].address - wanted[i].begin};
     }
   }
   return locations;
+}
+
+}  // namespace
+
+std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets) {
+  const std::optional<ElfFile> file = ElfFile::open(fd);
+  std::vector<Wanted> wanted(file_offsets.size());
+  for (size_t i = 0; file && i < wanted.size(); ++i) {
+    wanted[i].address = file->code_address(file_offsets[i]);
+  }
+  return file ? functions_covering(*file, std::move(wanted))
+              : std::vector<std::optional<CodeLocation>>(file_offsets.size());
+}
+
+std::vector<std::optional<CodeLocation>> functions_at_addresses(int fd, std::span<const uint64_t> addresses) {
+  const std::optional<ElfFile> file = ElfFile::open(fd);
+  std::vector<Wanted> wanted(addresses.size());
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    wanted[i].address = addresses[i] != 0 ? std::optional(addresses[i]) : std::nullopt;
+  }
+  return file ? functions_covering(*file, std::move(wanted))
+              : std::vector<std::optional<CodeLocation>>(addresses.size());
+}
+
+CodeAddresses code_addresses(int fd, std::span<const uint64_t> file_offsets) {
+  const std::optional<ElfFile> file = ElfFile::open(fd);
+  CodeAddresses code{.build_id = file ? file->build_id() : "", .addresses = std::vector<uint64_t>(file_offsets.size())};
+  for (size_t i = 0; file && i < file_offsets.size(); ++i) {
+    code.addresses[i] = file->code_address(file_offsets[i]).value_or(0);
+  }
+  return code;
 }
 
 }  // namespace stalltrace

@@ -21,4 +21,14 @@ struct CodeLocation {
 /// file's symbols, whatever the number of offsets.
 std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets);
 
+/// The same in a file of symbols alone, at addresses as in the symbol table.
+std::vector<std::optional<CodeLocation>> functions_at_addresses(int fd, std::span<const uint64_t> addresses);
+
+/// By what the symbols of a stripped file are found in another one.
+struct CodeAddresses {
+  std::string build_id;             // in hexadecimal; empty: the file has none
+  std::vector<uint64_t> addresses;  // of each offset, as in the symbol table; 0: in no code
+};
+CodeAddresses code_addresses(int fd, std::span<const uint64_t> file_offsets);
+
 }  // namespace stalltrace

@@ -1,69 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/elf/function_names.h"
 
-#include <elf.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <array>
 #include <cstring>
-#include <fstream>
 
 #include "base/clock.h"
 #include "base/elf/elf_file.h"
-#include "base/handle.h"
+#include "base/elf/testing/small_elf.h"
 
 namespace stalltrace {
 namespace {
 
 using testing::SizeIs;
 using testing::StartsWith;
-
-/// A file with one executable segment and one symbol, for tests to damage.
-struct SmallElf {
-  Elf64_Ehdr header{};
-  Elf64_Phdr segment{};
-  std::array<Elf64_Shdr, 2> sections{};
-  Elf64_Sym symbol{};
-  std::array<char, 400> strings{};
-
-  explicit SmallElf(const std::string& name) {
-    std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-    header.e_ident[EI_CLASS] = ELFCLASS64;
-    header.e_ident[EI_DATA] = ELFDATA2LSB;
-    header.e_phentsize = sizeof segment;
-    header.e_shentsize = sizeof sections[0];
-    header.e_phoff = offsetof(SmallElf, segment);
-    header.e_shoff = offsetof(SmallElf, sections);
-    header.e_phnum = 1;
-    header.e_shnum = 2;
-    segment = {.p_type = PT_LOAD, .p_flags = PF_X, .p_offset = 0, .p_vaddr = 0x4000, .p_filesz = 0x1000};
-    sections[0].sh_type = SHT_SYMTAB;
-    sections[0].sh_offset = offsetof(SmallElf, symbol);
-    sections[0].sh_size = sizeof symbol;
-    sections[0].sh_entsize = sizeof symbol;
-    sections[0].sh_link = 1;
-    sections[1].sh_type = SHT_STRTAB;
-    sections[1].sh_offset = offsetof(SmallElf, strings);
-    sections[1].sh_size = sizeof strings;
-    symbol = {.st_info = STT_FUNC, .st_shndx = 1, .st_value = 0x4100, .st_size = 0x10};
-    name.copy(strings.data(), strings.size());
-  }
-
-  [[nodiscard]] UniqueFd open(size_t bytes = 0) const {
-    const std::string path = testing::TempDir() + "/small.elf";
-    std::ofstream(path).write(reinterpret_cast<const char*>(this),
-                              static_cast<std::streamsize>(bytes == 0 ? sizeof *this : bytes));
-    UniqueFd fd(::open(path.c_str(), O_RDONLY));
-    ::unlink(path.c_str());
-    return fd;
-  }
-  [[nodiscard]] std::vector<std::optional<CodeLocation>> look(std::vector<uint64_t> offsets, size_t bytes = 0) const {
-    return functions_at(open(bytes).get(), offsets);
-  }
-};
 
 TEST(FunctionNames, OnlyWhatASymbolCovers) {
   const auto locations = SmallElf("train").look({0xff, 0x100, 0x10f, 0x110, 0x2000});
@@ -104,6 +56,42 @@ TEST(FunctionNames, HostileFilesCostLittleAndNothingBreaks) {
   EXPECT_LE(SmallElf(std::string(399, 'x')).look({0x100})[0]->function.size(), 170U);
   EXPECT_EQ(SmallElf("a\x1b[31m").look({0x100})[0]->function, "a?[31m");
   EXPECT_LT(monotonic_now_ns() - begun_ns, 5 * kNsPerSecond);
+}
+
+TEST(ElfFile, BuildIds) {
+  const auto id_of = [](const SmallElf& file) {
+    const UniqueFd fd = file.open();
+    const auto elf = ElfFile::open(fd.get());
+    return elf ? elf->build_id() : "?";
+  };
+  SmallElf file("train");
+  EXPECT_EQ(id_of(file), "");
+  file.add_build_id();
+  EXPECT_EQ(id_of(file), "0123456789abcdef");
+  SmallElf other = file;
+  other.build.owner = {'X', 'Y', 'Z', 0};
+  EXPECT_EQ(id_of(other), "");
+  SmallElf endless = file;
+  endless.build.note = {.n_namesz = 0, .n_descsz = 0, .n_type = 0};
+  endless.note.p_filesz = UINT64_MAX;
+  EXPECT_EQ(id_of(endless), "");
+  SmallElf large = file;
+  large.build.note.n_descsz = UINT32_MAX;
+  EXPECT_EQ(id_of(large), "");
+}
+
+TEST(FunctionNames, AddressesOfAStrippedFile) {
+  SmallElf file("train");
+  file.add_build_id();
+  const UniqueFd fd = file.open();
+  const std::vector<uint64_t> offsets{0x100, 0x2000};
+  const CodeAddresses code = code_addresses(fd.get(), offsets);
+  EXPECT_EQ(code.build_id, "0123456789abcdef");
+  EXPECT_EQ(code.addresses, (std::vector<uint64_t>{0x4100, 0}));
+  const auto locations = functions_at_addresses(fd.get(), code.addresses);
+  ASSERT_TRUE(locations[0]);
+  EXPECT_EQ(locations[0]->function, "train");
+  EXPECT_FALSE(locations[1]);
 }
 
 TEST(ElfFile, SymbolsAndSectionsByName) {

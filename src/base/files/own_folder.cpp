@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMostLinks = 40;  // the kernel's own limit
-constexpr int kNamesTried = 100;
+constexpr int kFolderNamesTried = 100;
 constexpr int kDeepest = 32;
 constexpr const char* kElsewhere = "choose a place of your own with --out";
 
@@ -233,7 +233,7 @@ Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mo
   }
   Error reason;
   for (const std::string& place : parents) {
-    for (int attempt = 0; attempt < kNamesTried; ++attempt) {
+    for (int attempt = 0; attempt < kFolderNamesTried; ++attempt) {
       auto made = make_in(place, prefix + random_letters(6), mode);
       if (made) {
         return made;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace stalltrace {
@@ -22,6 +23,19 @@ Status allow_open_files(size_t files, std::string_view what, std::string_view ot
   }
   limit.rlim_cur = files;
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? Status() : fail_errno("the limit of open files", errno);
+}
+
+size_t raise_open_files(size_t files) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return 0;
+  }
+  const rlim_t before = limit.rlim_cur;
+  if (files <= before) {
+    return before;
+  }
+  limit.rlim_cur = std::min<rlim_t>(files, limit.rlim_max);
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
 }
 
 }  // namespace stalltrace

@@ -19,6 +19,9 @@ TEST(DescriptorLimit, IsRaisedAsFarAsItCanBeAndNoFurther) {
   rlimit now{};
   ::getrlimit(RLIMIT_NOFILE, &now);
   EXPECT_EQ(now.rlim_cur, 100U);
+  EXPECT_EQ(raise_open_files(50), 100U) << "never lowered";
+  EXPECT_EQ(raise_open_files(120), 120U);
+  EXPECT_EQ(raise_open_files(before.rlim_max + 1), before.rlim_max);
   const Status refused = allow_open_files(before.rlim_max + 1, "2000 recordings", "give fewer");
   ::setrlimit(RLIMIT_NOFILE, &before);
   ASSERT_FALSE(refused);

@@ -71,6 +71,7 @@ Result<Subprocess> Subprocess::spawn(const SpawnOptions& options) {
   if (got == sizeof failure) {
     return fail_errno("start " + name + ": " + step_text(failure), failure.error_number);
   }
+  report.read_end.reset();  // its number is free now: the child runs, and must not be lost for want of a descriptor
   auto end = EndWatch::start(pid);
   if (!end) {
     return with_context("start " + name, end.error());
@@ -116,7 +117,11 @@ Result<std::optional<ExitStatus>> Subprocess::wait_for(milliseconds limit) {
     return std::nullopt;
   }
   siginfo_t info{};
-  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0) {
+  int waited = 0;
+  do {
+    waited = ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG);
+  } while (waited != 0 && errno == EINTR);
+  if (waited != 0) {
     return fail_errno("wait for process " + std::to_string(pid_), errno);
   }
   if (info.si_pid == 0) {

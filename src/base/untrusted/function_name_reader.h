@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Names of functions in files that untrusted users own: a child process without privileges reads them. One thread.
+// Names of functions in files that untrusted users own: a child process without privileges reads them. Of a stripped
+// file, those in the file of symbols that the distribution installs for its build. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -12,23 +13,37 @@
 #include <vector>
 
 #include "base/elf/function_names.h"
+#include "base/process/procfs.h"
 #include "base/untrusted/helper_process.h"
+#include "base/untrusted/mounts.h"
 #include "base/untrusted/untrusted_file.h"
 
 namespace stalltrace {
 
 class FunctionNameReader {
  public:
-  FunctionNameReader();
+  /// Files of symbols are `symbols`/.build-id/7c/da71....debug, as gdb and Debian's -dbgsym packages have them.
+  explicit FunctionNameReader(std::string symbols = "/usr/lib/debug");
 
   using Locations = std::vector<std::optional<CodeLocation>>;
 
   /// As stalltrace::functions_at(). Files that root alone may write are read here; a child reads all others, and is
-  /// waited for so long. nullopt where that was not enough, or it ended.
+  /// waited for so long. nullopt where that was not enough, or it ended. A file of symbols is read only if root
+  /// or our own user alone may write it, on a file system of this host.
   std::optional<Locations> functions_at(const UntrustedFile& file, std::span<const uint64_t> file_offsets,
                                         int64_t most_ns);
 
  private:
+  struct Named {
+    Locations locations;
+    CodeAddresses code;  // addresses only where a function has no name
+  };
+  std::optional<Named> read(const UntrustedFile& file, std::span<const uint64_t> file_offsets, int64_t most_ns);
+  void name_rest(Named& named);
+
+  std::string symbols_;
+  Procfs procfs_;
+  Mounts mounts_{procfs_};
   HelperProcess child_;
   uid_t read_for_ = 0;  // a child that one user's file may have subverted reads no other's
 };
@@ -37,5 +52,10 @@ class FunctionNameReader {
 /// nullopt if garbled, or not of so many offsets.
 std::string locations_to_bytes(std::span<const std::optional<CodeLocation>> locations);
 std::optional<FunctionNameReader::Locations> locations_from_bytes(std::string_view bytes, size_t offsets);
+
+/// The same for what precedes them in an answer; addresses_from_bytes() removes it. nullopt if garbled: an id that is
+/// no hexadecimal number could name any path.
+std::string addresses_to_bytes(const CodeAddresses& code);
+std::optional<CodeAddresses> addresses_from_bytes(std::string_view& bytes, size_t offsets);
 
 }  // namespace stalltrace

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/clock.h"
+#include "base/elf/testing/small_elf.h"
 
 // Outside the anonymous namespace so that its symbol can be found.
 namespace stalltrace::function_name_reader_test {
@@ -58,6 +59,59 @@ TEST(FunctionNameReader, FilesOfOthersAreReadByAChild) {
   EXPECT_EQ(children(), before + 1);
   EXPECT_FALSE(reader.functions_at(*file, offsets, 0)) << "no time";
   fs::remove(copy);
+}
+
+TEST(FunctionNameReader, AStrippedFilesNamesAreInTheFileOfItsSymbols) {
+  const std::string folder = testing::TempDir() + "symbols." + std::to_string(::getpid());
+  const std::string symbols = folder + "/.build-id/01/23456789abcdef.debug";
+  fs::create_directories(folder + "/.build-id/01");
+  SmallElf stripped("");
+  stripped.symbol = {};
+  stripped.add_build_id();
+  SmallElf debug("train_step");
+  debug.add_build_id();
+  debug.segment.p_filesz = 0;  // it has no code
+  debug.write(symbols);
+  const std::vector<uint64_t> offsets{0x104, 0x2000, 0x200};
+  FunctionNameReader reader(folder);
+  for (const bool others : {false, true}) {  // the second is read by the child
+    stripped.write(folder + "/stripped");
+    ASSERT_EQ(::chmod((folder + "/stripped").c_str(), others ? 0777 : 0755), 0);
+    const auto file = UntrustedFile::open_path(folder + "/stripped");
+    ASSERT_TRUE(file);
+    const auto locations = reader.functions_at(*file, offsets, 20 * kNsPerSecond);
+    ASSERT_TRUE(locations);
+    ASSERT_TRUE((*locations)[0]);
+    EXPECT_EQ((*locations)[0]->function, "train_step");
+    EXPECT_EQ((*locations)[0]->into, 4U);
+    EXPECT_FALSE((*locations)[1]) << "no code";
+    EXPECT_FALSE((*locations)[2]) << "no symbol covers it";
+    ASSERT_EQ(::chmod(symbols.c_str(), 0666), 0);  // anybody may have made them
+    EXPECT_FALSE((*reader.functions_at(*file, offsets, 20 * kNsPerSecond))[0]);
+    ASSERT_EQ(::chmod(symbols.c_str(), 0644), 0);
+  }
+  fs::remove_all(folder);
+}
+
+TEST(FunctionNameReader, GarbledAddressesAreRefused) {
+  const std::string whole = addresses_to_bytes({.build_id = "01ab", .addresses = {7, 0}}) + "rest";
+  std::string_view bytes = whole;
+  const auto back = addresses_from_bytes(bytes, 2);
+  ASSERT_TRUE(back);
+  EXPECT_EQ(back->build_id, "01ab");
+  EXPECT_EQ(back->addresses, (std::vector<uint64_t>{7, 0}));
+  EXPECT_EQ(bytes, "rest");
+  for (size_t size = 0; size + 4 < whole.size(); ++size) {
+    bytes = std::string_view(whole).substr(0, size);
+    EXPECT_FALSE(addresses_from_bytes(bytes, 2)) << size;
+  }
+  bytes = whole;
+  EXPECT_FALSE(addresses_from_bytes(bytes, 3)) << "not of what was asked";
+  for (const std::string& id : std::vector<std::string>{"../../etc/x", "01AB", std::string(200, 'a')}) {
+    const std::string rude = addresses_to_bytes({.build_id = id, .addresses = {}});
+    bytes = rude;
+    EXPECT_FALSE(addresses_from_bytes(bytes, 2)) << id;
+  }
 }
 
 TEST(FunctionNameReader, GarbledAnswersAreRefused) {

@@ -2,6 +2,7 @@
 #include "base/untrusted/helper_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,13 +16,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/untrusted/helper_child.h"
 #include "base/untrusted/sandbox.h"
 
 namespace stalltrace {
 namespace {
 
-constexpr size_t kMostBytes = 64 << 10;
+constexpr size_t kMostMessageBytes = 64 << 10;
 constexpr size_t kMostKilled = 8;  // helpers that hang in the kernel
 constexpr int kSocketInChild = 3;
 
@@ -63,7 +65,7 @@ std::vector<UniqueFd> descriptors_of(msghdr& header) {
 
 /// Bytes received; 0: the other end is closed. -1: see errno.
 ssize_t receive_message(int socket, HelperMessage& message, int flags) {
-  message.bytes.resize(kMostBytes);
+  message.bytes.resize(kMostMessageBytes);
   iovec bytes{.iov_base = message.bytes.data(), .iov_len = message.bytes.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
   msghdr header{};
@@ -163,6 +165,26 @@ HelperProcess::Outcome HelperProcess::receive(HelperMessage& answer) {
   }
   end();
   return Outcome::kEnded;
+}
+
+std::optional<HelperMessage> HelperProcess::ask_and_wait(const HelperMessage& request, int64_t most_ns) {
+  const int64_t until_ns = monotonic_now_ns() + most_ns;
+  if (!ask(request)) {
+    return std::nullopt;
+  }
+  HelperMessage answer;
+  Outcome outcome = receive(answer);
+  for (int64_t left_ns = most_ns; outcome == Outcome::kWaiting && left_ns > 0;
+       left_ns = until_ns - monotonic_now_ns()) {
+    pollfd wake{.fd = descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&wake, 1, static_cast<int>(left_ns / kNsPerMs) + 1);
+    outcome = receive(answer);
+  }
+  if (outcome != Outcome::kAnswered) {
+    end();
+    return std::nullopt;
+  }
+  return answer;
 }
 
 void HelperProcess::check_idle() {

@@ -5,6 +5,8 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/handle.h"
@@ -39,6 +41,8 @@ class HelperProcess {
   /// until the answer or the end arrives.
   Status ask(const HelperMessage& request);
   Outcome receive(HelperMessage& answer);
+  /// Asks and waits for the answer, so long at most. nullopt where that was not enough, or it ended: it is killed.
+  std::optional<HelperMessage> ask_and_wait(const HelperMessage& request, int64_t most_ns);
   /// Between an answer and the next request: ends it if it has died, or says what nobody asked for. Else its descriptor
   /// would stay readable.
   void check_idle();

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr pid_t kGone = 6000;
+constexpr pid_t kGonePid = 6000;
 
 class Follower : public ProfilerHost {
  protected:
@@ -76,7 +76,7 @@ class Follower : public ProfilerHost {
     }
     return file;
   }
-  [[nodiscard]] std::string left(pid_t pid = kGone) const { return folder_of(kPid) + "/" + name_of(pid); }
+  [[nodiscard]] std::string left(pid_t pid = kGonePid) const { return folder_of(kPid) + "/" + name_of(pid); }
 
   Node node_;
   Procfs procfs_{root_};
@@ -179,33 +179,33 @@ TEST_F(Follower, AFileWithInvalidNumbersMakesNoRowOfAnothersTime) {
 
 TEST_F(Follower, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
   begin();
-  MadeProfilerFile file = file_of(kGone);
+  MadeProfilerFile file = file_of(kGonePid);
   file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
   st_box_event open = MadeProfilerFile::collective(1, ago_ns(8000), 0);
   open.u.coll.ops_started = 1;
   file.put(0, open, ST_BOX_ENDED);
   file.write(left());
   round();
-  ASSERT_TRUE(process(kGone));
-  EXPECT_EQ(process(kGone)->cmdline, "train --fast");
-  EXPECT_FALSE(process(kGone)->exit_ns) << "nobody outlived it";
-  EXPECT_EQ(calls(kGone).size(), 2);
-  const size_t rows = calls(kGone).size();
+  ASSERT_TRUE(process(kGonePid));
+  EXPECT_EQ(process(kGonePid)->cmdline, "train --fast");
+  EXPECT_FALSE(process(kGonePid)->exit_ns) << "nobody outlived it";
+  EXPECT_EQ(calls(kGonePid).size(), 2);
+  const size_t rows = calls(kGonePid).size();
   round();
-  EXPECT_EQ(calls(kGone).size(), rows);
+  EXPECT_EQ(calls(kGonePid).size(), rows);
 }
 
 TEST_F(Follower, OfThoseThatAreGoneTheOneThatOthersOutlivedDied) {
   begin();
-  for (const pid_t pid : {kGone, kGone + 1}) {
+  for (const pid_t pid : {kGonePid, kGonePid + 1}) {
     MadeProfilerFile file = file_of(pid);
-    const int64_t silent_ms = pid == kGone ? 9000 : 4000;
+    const int64_t silent_ms = pid == kGonePid ? 9000 : 4000;
     file.append(MadeProfilerFile::collective(0, ago_ns(silent_ms + 10), ago_ns(silent_ms)));
     file.write(left(pid));
   }
   round();
-  EXPECT_TRUE(process(kGone)->exit_ns);
-  EXPECT_FALSE(process(kGone + 1)->exit_ns);
+  EXPECT_TRUE(process(kGonePid)->exit_ns);
+  EXPECT_FALSE(process(kGonePid + 1)->exit_ns);
 }
 
 TEST_F(Follower, TheDeadOfOtherPidNamespacesAreNobodyHere) {
@@ -215,7 +215,7 @@ TEST_F(Follower, TheDeadOfOtherPidNamespacesAreNobodyHere) {
     file.header.pid_namespace = 1 + static_cast<uint64_t>(container);
     file.header.process_start_ticks = kStart + 1;
     file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
-    file.write(folder_of(kPid) + "/" + name_of(kGone, container));
+    file.write(folder_of(kPid) + "/" + name_of(kGonePid, container));
   }
   round();
   std::set<int32_t> pids;
@@ -310,7 +310,7 @@ TEST_F(Follower, FoldersAndDeathsBeyondTheBoundsAreLosses) {
       round();  // a search opens 64 files of one user
     }
   };
-  leave(kGone, kMostClosed + 3);
+  leave(kGonePid, kMostClosed + 3);
   round_over_all_names();
   EXPECT_EQ(losses()[users_loss(kLostExits, ::getuid())], 3);
   for (pid_t pid = kPid + 1; pid <= kPid + kMoreFolders; ++pid) {
@@ -392,12 +392,12 @@ TEST_F(Follower, ACallHasOneRowHoweverLongItsSlotKeepsIt) {
 
 TEST_F(Follower, AFileOfMoreThanOneRoundThatWasGoneHasEachCallOnce) {
   begin();
-  large_file(16000, ST_BOX_QUIET, kGone).write(left());
+  large_file(16000, ST_BOX_QUIET, kGonePid).write(left());
   for (int n = 0; n < 3; ++n) {
     follower_.round(monotonic_now_ns());
   }
   round();
-  EXPECT_EQ(calls(kGone).size(), 16000);
+  EXPECT_EQ(calls(kGonePid).size(), 16000);
 }
 
 TEST_F(Follower, ARoundReadsAFileToItsEndIfThereIsTime) {
@@ -432,15 +432,15 @@ TEST_F(Follower, WhatIsNotReadAtTheEndIsALoss) {
 TEST_F(Follower, TwoThatAreGoneWithOneNumberAreTwoProcesses) {
   begin();
   for (int number = 0; number < 2; ++number) {
-    MadeProfilerFile file = file_of(kGone);
+    MadeProfilerFile file = file_of(kGonePid);
     file.header.created_ns += static_cast<uint64_t>(number);
     file.append(MadeProfilerFile::collective(0, ago_ns(9000), ago_ns(8990)));
-    file.write(folder_of(kPid) + "/" + name_of(kGone, number));
+    file.write(folder_of(kPid) + "/" + name_of(kGonePid, number));
   }
   round();
-  EXPECT_TRUE(process(kGone));
+  EXPECT_TRUE(process(kGonePid));
   EXPECT_TRUE(process((1 << 22) + 1));
-  EXPECT_EQ(calls(kGone).size(), 1);
+  EXPECT_EQ(calls(kGonePid).size(), 1);
   EXPECT_EQ(calls((1 << 22) + 1).size(), 1);
 }
 

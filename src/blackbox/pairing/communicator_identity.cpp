@@ -9,8 +9,8 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr size_t kMostCommunicators = 1024;     // of one file; the plugin keeps 512 at a time
-constexpr int64_t kSameTimeNs = 20 * kNsPerUs;  // records of two threads may arrive in another order than the events
+constexpr size_t kMostCommunicators = 1024;      // of one file; the plugin keeps 512 at a time
+constexpr int64_t kReorderedNs = 20 * kNsPerUs;  // records of two threads may arrive in another order than the events
 
 /// Fills in rank and size where the probes do not know them: for example, a split does not show them the size.
 template <typename Row>
@@ -41,7 +41,7 @@ const Communicator* CommunicatorIdentity::profiled(uint64_t serial) const {
 bool CommunicatorIdentity::is_former(const Collective& probed) const {
   const auto newest = probed_.find(probed.comm_ptr);
   return newest != probed_.end() && newest->second.accepted &&
-         probed.called_ns < newest->second.row.created_ns - kSameTimeNs;
+         probed.called_ns < newest->second.row.created_ns - kReorderedNs;
 }
 
 const CommunicatorIdentity::Probed* CommunicatorIdentity::probed_of(const Collective& probed) const {

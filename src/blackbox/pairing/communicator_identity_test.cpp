@@ -9,11 +9,11 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr uint64_t kPointer = 0xc0;
-constexpr uint64_t kSerial = 1;
+constexpr uint64_t kCommPointer = 0xc0;
+constexpr uint64_t kCommSerial = 1;
 constexpr uint64_t kHash = 0xabc;
 
-Communicator in_file(uint64_t serial = kSerial) {
+Communicator in_file(uint64_t serial = kCommSerial) {
   Communicator row{.comm_ptr = serial, .comm_id_hash = kHash, .nccl_comm_hash = kHash};
   row.rank = 3;
   row.nranks = 4;
@@ -31,67 +31,67 @@ Collective call(uint64_t communicator, int64_t number, Operation op = Operation:
 
 TEST(CommunicatorIdentity, ACommonCallConnectsPointerAndSerialNumber) {
   CommunicatorIdentity identity;
-  identity.accept_probed({.comm_ptr = kPointer, .created_ns = 7});
+  identity.accept_probed({.comm_ptr = kCommPointer, .created_ns = 7});
   ASSERT_TRUE(identity.accept_profiled(in_file()));
   EXPECT_EQ(identity.find(kHash), nullptr);
-  const auto connected = identity.connect(call(kPointer, 0), call(kSerial, 40));
+  const auto connected = identity.connect(call(kCommPointer, 0), call(kCommSerial, 40));
   ASSERT_TRUE(connected);
-  EXPECT_EQ(connected->comm_ptr, kPointer);
+  EXPECT_EQ(connected->comm_ptr, kCommPointer);
   EXPECT_EQ(connected->nccl_comm_hash, kHash);
   EXPECT_EQ(connected->rank, 3);
-  EXPECT_FALSE(identity.connect(call(kPointer, 1), call(kSerial, 41))) << "connected before";
+  EXPECT_FALSE(identity.connect(call(kCommPointer, 1), call(kCommSerial, 41))) << "connected before";
   ASSERT_NE(identity.find(kHash), nullptr);
-  EXPECT_EQ(identity.find(kHash)->comm_ptr, kPointer);
-  Collective named = call(kSerial, 42);
+  EXPECT_EQ(identity.find(kHash)->comm_ptr, kCommPointer);
+  Collective named = call(kCommSerial, 42);
   EXPECT_TRUE(identity.rename(named));
-  EXPECT_EQ(named.comm_ptr, kPointer);
+  EXPECT_EQ(named.comm_ptr, kCommPointer);
 }
 
 TEST(CommunicatorIdentity, NumbersOfACommunicatorMadeBeforeTracingAreShifted) {
   CommunicatorIdentity identity;
-  identity.accept_probed({.comm_ptr = kPointer});
+  identity.accept_probed({.comm_ptr = kCommPointer});
   identity.accept_profiled(in_file());
-  EXPECT_EQ(identity.file_number(call(kPointer, 2)), std::nullopt);
-  identity.connect(call(kPointer, 0), call(kSerial, 40));
-  EXPECT_EQ(identity.file_number(call(kPointer, 2)), 42);
-  EXPECT_EQ(identity.file_number(call(kPointer, 2, Operation::kSend)), std::nullopt) << "numbered on their own";
-  Collective completed = call(kPointer, 2);
+  EXPECT_EQ(identity.file_number(call(kCommPointer, 2)), std::nullopt);
+  identity.connect(call(kCommPointer, 0), call(kCommSerial, 40));
+  EXPECT_EQ(identity.file_number(call(kCommPointer, 2)), 42);
+  EXPECT_EQ(identity.file_number(call(kCommPointer, 2, Operation::kSend)), std::nullopt) << "numbered on their own";
+  Collective completed = call(kCommPointer, 2);
   identity.complete(completed);
   EXPECT_EQ(completed.seq, 42);
   EXPECT_EQ(completed.nranks, 4);
   EXPECT_EQ(completed.comm_id_hash, kHash);
   std::vector<std::pair<uint64_t, int64_t>> candidates;
-  Collective asked = call(kSerial, 42);
+  Collective asked = call(kCommSerial, 42);
   identity.for_each_probed_number(asked, [&](uint64_t pointer, int64_t number, bool sure) {
     EXPECT_TRUE(sure);
     candidates.emplace_back(pointer, number);
     return false;
   });
-  EXPECT_EQ(candidates, (std::vector<std::pair<uint64_t, int64_t>>{{kPointer, 2}}));
+  EXPECT_EQ(candidates, (std::vector<std::pair<uint64_t, int64_t>>{{kCommPointer, 2}}));
 }
 
 TEST(CommunicatorIdentity, ANewCommunicatorAtTheSameAddressIsAnother) {
   CommunicatorIdentity identity;
-  identity.accept_probed({.comm_ptr = kPointer, .created_ns = 7});
+  identity.accept_probed({.comm_ptr = kCommPointer, .created_ns = 7});
   identity.accept_profiled(in_file());
-  identity.connect(call(kPointer, 0), call(kSerial, 0));
-  identity.accept_probed({.comm_ptr = kPointer, .nccl_comm_hash = kHash + 1, .created_ns = 8});
-  EXPECT_FALSE(identity.may_be_same(call(kPointer, 0), [] {
-    Collective row = call(kSerial, 0);
+  identity.connect(call(kCommPointer, 0), call(kCommSerial, 0));
+  identity.accept_probed({.comm_ptr = kCommPointer, .nccl_comm_hash = kHash + 1, .created_ns = 8});
+  EXPECT_FALSE(identity.may_be_same(call(kCommPointer, 0), [] {
+    Collective row = call(kCommSerial, 0);
     row.comm_id_hash = kHash;
     return row;
   }()));
-  Collective old = call(kSerial, 9);
+  Collective old = call(kCommSerial, 9);
   EXPECT_FALSE(identity.rename(old));
 }
 
 TEST(CommunicatorIdentity, EqualHashesNameOneCommunicatorBeforeAnyCall) {
   CommunicatorIdentity identity;
-  identity.accept_probed({.comm_ptr = kPointer, .comm_id_hash = 0x1d, .nccl_comm_hash = kHash});
+  identity.accept_probed({.comm_ptr = kCommPointer, .comm_id_hash = 0x1d, .nccl_comm_hash = kHash});
   identity.accept_profiled(in_file());
-  Collective row = call(kSerial, 0);
+  Collective row = call(kCommSerial, 0);
   row.comm_id_hash = kHash;
-  EXPECT_TRUE(identity.may_be_same(call(kPointer, 0), row));
+  EXPECT_TRUE(identity.may_be_same(call(kCommPointer, 0), row));
   EXPECT_TRUE(identity.rename(row));
   EXPECT_EQ(row.comm_id_hash, 0x1d);
 }

@@ -35,7 +35,8 @@ RecordDecoder::RecordDecoder(const Node& node, const Procfs& procfs, EventSink& 
           ids_, processes_, shares_, sink, node.clock_offset_ns, options.ticks_per_second,
           [&procfs](int32_t pid, int32_t tid) { return procfs.thread_name(pid, tid); },
           [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
-      stacks_(procfs, shares_, sink) {}
+      stacks_(procfs, shares_, sink),
+      exceptions_(node, shares_, sink) {}
 
 /// A communicator whose unique id the probes did not see gets its hash from calls that were paired with the profiler
 /// file's.
@@ -74,6 +75,7 @@ void RecordDecoder::end(pid_t pid, uint64_t end_ns, std::optional<int32_t> exit_
   profiler_files_.end_process(pid);
   processes_.exited(pid, static_cast<int64_t>(end_ns) + node_.clock_offset_ns, exit_code);
   stacks_.on_exit(pid);
+  exceptions_.on_exit(pid);
   shares_.end(pid);
 }
 
@@ -111,6 +113,9 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
       });
     case ST_RECORD_CALL_STACK:
       return with(st_call_stack{}, [&](const auto& record) { note_stack(record); });
+    case ST_RECORD_PYTHON_EXCEPTION:
+      malformed_ += exceptions_.note(bytes) ? 0 : 1;
+      return;
     case ST_RECORD_CALL_RETURN:
       return with(st_call_return{}, [&](const auto& record) { collectives_.on_return(record); });
     case ST_RECORD_COMM_INIT:

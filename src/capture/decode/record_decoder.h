@@ -20,6 +20,7 @@
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/decode/tcp/network_tracker.h"
 #include "capture/decode/user_shares.h"
+#include "capture/python/python_exceptions.h"
 #include "model/event_ids.h"
 #include "model/events.h"
 #include "model/process_registry.h"
@@ -92,6 +93,7 @@ class RecordDecoder {
   blackbox::ProfilerFollower profiler_files_;
   NetworkTracker network_;
   CallStacks stacks_;
+  PythonExceptions exceptions_;
   std::vector<st_exit> exits_;
   uint64_t malformed_ = 0;
 };

@@ -10,11 +10,14 @@
 #include <span>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "base/elf/elf_file.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "plugin/wire/marker.h"
+#include "stacks/python/layout.h"
+#include "wire/python.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -22,15 +25,12 @@ namespace {
 /// Every file of interest defines at least one of these names: searching the string table for them rules out most files
 /// without walking hundreds of thousands of symbols.
 constexpr std::string_view kOpenMpiWorld = "ompi_mpi_comm_world";
-constexpr std::array<std::string_view, 9> kSentinels{kOpenMpiWorld,
-                                                     "ncclAllReduce",
-                                                     "MPI_Allreduce",
-                                                     "_ZN4gloo9allreduceE",
-                                                     "_ZN4c10d16ProcessGroupGloo7runLoopE",
-                                                     "cudaStreamSynchronize",
-                                                     "cuStreamSynchronize",
-                                                     "hipStreamSynchronize",
-                                                     ST_MARKER_FUNCTION};
+constexpr std::string_view kPythonRuntime = "_PyRuntime";
+constexpr std::array<std::string_view, 10> kSentinels{kOpenMpiWorld,           kPythonRuntime,
+                                                      "ncclAllReduce",         "MPI_Allreduce",
+                                                      "_ZN4gloo9allreduceE",   "_ZN4c10d16ProcessGroupGloo7runLoopE",
+                                                      "cudaStreamSynchronize", "cuStreamSynchronize",
+                                                      "hipStreamSynchronize",  ST_MARKER_FUNCTION};
 
 /// MPICH and libraries with its binary interface (Intel MPI, MVAPICH, Cray MPI) must define this function: programs
 /// call it by mpi.h's MPI_DUP_FN. OpenMPI's is OMPI_C_MPI_DUP_FN.
@@ -62,15 +62,82 @@ uint64_t code_at(const ElfFile& elf, const FileSymbols& symbols) {
   for (const ProbePoint& point : symbols.points) {
     take(point.offset);
   }
+  for (const PythonPoint& point : symbols.python) {
+    take(point.offset);
+  }
   if (symbols.marker) {
     take(symbols.marker->function_offset);
   }
   return hash;
 }
 
+/// The symbols of a CPython interpreter.
+class PythonCollector {
+ public:
+  explicit PythonCollector(const ElfFile& elf) : elf_(elf) {}
+
+  void note(const Elf64_Sym& symbol, std::string_view name) {
+    const auto known = std::ranges::find(kNames, name);
+    if (known != kNames.end()) {
+      uint64_t& address = addresses_[static_cast<size_t>(known - kNames.begin())];
+      address = address != 0 ? address : symbol.st_value;
+    }
+  }
+
+  /// Empty for a file that is no interpreter, or one whose layout is not known.
+  [[nodiscard]] std::vector<PythonPoint> points() const {
+    const uint64_t runtime = addresses_[kRuntime];
+    const uint32_t minor = runtime != 0 ? minor_version() : 0;
+    std::vector<PythonPoint> points;
+    if (!stacks::layout_of(minor) || is_free_threaded(minor, runtime)) {
+      return points;
+    }
+    for (const auto& [name, function] :
+         {std::pair(kPrints, ST_PYTHON_PRINTS), std::pair(kDisplays, ST_PYTHON_DISPLAYS)}) {
+      const auto offset = addresses_[name] != 0 ? elf_.file_offset(addresses_[name], 1, PF_X) : std::nullopt;
+      const auto distance = static_cast<int64_t>(runtime - addresses_[name]);
+      if (offset && distance == static_cast<int32_t>(distance)) {
+        points.push_back({*offset, static_cast<uint32_t>(function), minor, static_cast<int32_t>(distance)});
+      }
+    }
+    return points;
+  }
+
+ private:
+  enum Name : size_t { kRuntime, kVersion, kPrints, kDisplays, kSince310, kSince39 };
+  static constexpr std::array<std::string_view, 6> kNames{
+      kPythonRuntime, "Py_Version", "PyErr_PrintEx", "_PyErr_Display", "PyModule_AddObjectRef", "PyModule_AddType"};
+
+  /// From Py_Version; it came with 3.11, before only functions show it (docs.python.org/3/whatsnew, "New Features" of
+  /// the C API).
+  [[nodiscard]] uint32_t minor_version() const {
+    if (addresses_[kVersion] == 0) {
+      return addresses_[kSince310] != 0 ? 10 : addresses_[kSince39] != 0 ? 9 : 0;
+    }
+    const uint64_t version = value_at(addresses_[kVersion]);
+    return version >> 24U == 3 ? static_cast<uint32_t>(version >> 16U & 255U) : 0;
+  }
+
+  /// From 3.13 on the runtime begins with a description of itself, part of the file: a name, the version, this flag.
+  [[nodiscard]] bool is_free_threaded(uint32_t minor, uint64_t runtime) const {
+    constexpr uint32_t kFirstWithDescription = 13;
+    constexpr uint64_t kFlagAt = 16;
+    return minor >= kFirstWithDescription && value_at(runtime + kFlagAt) != 0;
+  }
+
+  [[nodiscard]] uint64_t value_at(uint64_t address) const {
+    uint64_t value = 0;
+    const auto offset = elf_.file_offset(address, sizeof value, 0);
+    return offset && elf_.read(*offset, std::as_writable_bytes(std::span(&value, 1))) ? value : UINT64_MAX;
+  }
+
+  const ElfFile& elf_;
+  std::array<uint64_t, kNames.size()> addresses_{};
+};
+
 class SymbolCollector {
  public:
-  explicit SymbolCollector(const ElfFile& elf) : elf_(elf) {}
+  explicit SymbolCollector(const ElfFile& elf) : elf_(elf), python_(elf) {}
 
   /// Takes the table's rows from one symbol table; `accept` filters by family.
   template <typename Accept>
@@ -97,6 +164,7 @@ class SymbolCollector {
     for (ProbePoint& point : result_.points) {
       point.int_handles = int_handles_ && call_table()[point.row].spec.library == static_cast<__u8>(Library::kMpi);
     }
+    result_.python = python_.points();
     result_.code = code_at(elf_, result_);
     return std::move(result_);
   }
@@ -140,6 +208,7 @@ class SymbolCollector {
       }
     }
     int_handles_ |= name == kOfIntHandles;
+    python_.note(symbol, name);
   }
 
   void add(ProbePoint point) {
@@ -152,6 +221,7 @@ class SymbolCollector {
   }
 
   const ElfFile& elf_;
+  PythonCollector python_;
   MarkerPoint marker_;
   bool int_handles_ = false;
   FileSymbols result_;

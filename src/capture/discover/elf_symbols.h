@@ -27,6 +27,14 @@ struct MarkerPoint {
   uint64_t semaphore_offset = 0;
 };
 
+/// A function by which CPython prints an exception (wire/python.h).
+struct PythonPoint {
+  uint64_t offset = 0;           // in the file
+  uint32_t function = 0;         // enum st_python_function
+  uint32_t minor = 0;            // 3.MINOR
+  int32_t runtime_distance = 0;  // bytes from the function to _PyRuntime
+};
+
 /// OpenMPI's object for MPI_COMM_WORLD, and the first executable segment, whose mapping gives the object's address in a
 /// process.
 struct MpiWorld {
@@ -41,15 +49,17 @@ struct MpiWorld {
 
 /// More points than the table has rows, for libraries that contain a function twice. A file with more is not genuine.
 inline constexpr size_t kMostProbePoints = 1024;
+inline constexpr size_t kMostPythonPoints = 4;
 
 struct FileSymbols {
   std::vector<ProbePoint> points;  // each offset once: weak aliases of one function give one point
   bool has_collectives = false;    // defines rows of CallFamily::kCollectiveLibrary
   std::optional<MarkerPoint> marker;
   std::optional<MpiWorld> mpi_world;
-  uint64_t code = 0;  // a hash of the bytes at all points and at the marker
+  std::vector<PythonPoint> python;  // of an interpreter whose layout is known
+  uint64_t code = 0;                // a hash of the bytes at all points and at the marker
 
-  [[nodiscard]] bool can_be_probed() const { return !points.empty() || marker; }
+  [[nodiscard]] bool can_be_probed() const { return !points.empty() || marker || !python.empty(); }
   [[nodiscard]] bool of_interest() const { return can_be_probed() || mpi_world; }
 };
 

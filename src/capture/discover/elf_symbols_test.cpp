@@ -20,6 +20,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/process/command.h"
+#include "base/text.h"
+#include "stacks/testing/python_process.h"
+#include "wire/python.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -249,6 +253,28 @@ TEST_F(ElfSymbolsTest, AnObjectsPlaceInAProcess) {
   };
   EXPECT_EQ(world.address_in(mapped(0x7f0000001000, 0x1000, 0x1000)), 0x9000 + 0x7f0000001000 - 0x2000);
   EXPECT_EQ(world.address_in(mapped(0x7f0000001000, 0x1000, 0x3000)), 0U) << "another segment";
+}
+
+TEST(ElfSymbols, InterpretersOfThisHost) {
+  for (const stacks::Interpreter& interpreter : stacks::interpreters()) {
+    SCOPED_TRACE(interpreter.path);
+    const auto output = run_and_capture(
+        {.argv = {interpreter.path, "-c",
+                  "import sysconfig as s; print(s.get_config_var('LIBDIR') + '/' + s.get_config_var('INSTSONAME'))"}},
+        std::chrono::seconds(20));
+    ASSERT_TRUE(output);
+    const auto library = find_probe_points(std::string(trim(output->out)));
+    const auto program = find_probe_points(interpreter.path);
+    ASSERT_TRUE(program);
+    const bool inside = !library || library->python.empty() || !program->python.empty();
+    const FileSymbols& symbols = inside ? *program : *library;
+    ASSERT_THAT(symbols.python, SizeIs(2));
+    EXPECT_EQ(symbols.python[0].minor, interpreter.minor);
+    EXPECT_EQ(symbols.python[0].function, static_cast<uint32_t>(ST_PYTHON_PRINTS));
+    EXPECT_NE(symbols.python[0].offset, symbols.python[1].offset);
+    EXPECT_TRUE(symbols.can_be_probed());
+    EXPECT_FALSE(symbols.has_collectives);
+  }
 }
 
 /// A truncated file gives an error, or at most the points of the whole file.

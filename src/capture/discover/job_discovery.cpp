@@ -144,8 +144,9 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path, pid
     return !found.opened->is_unchanged() ||
            (!found.opened->is_remote() && !has_same_code(found.opened->fd(), file.symbols));
   };
-  const auto probes = file.symbols.marker ? kernel_.attach_marker(found.opened->path(), *file.symbols.marker)
-                                          : kernel_.attach_file(found.opened->path(), file.symbols.points);
+  const auto probes = file.symbols.marker            ? kernel_.attach_marker(found.opened->path(), *file.symbols.marker)
+                      : !file.symbols.points.empty() ? kernel_.attach_file(found.opened->path(), file.symbols.points)
+                                                     : kernel_.attach_python(found.opened->path(), file.symbols.python);
   if (!probes) {
     files_.set_refused(found, shown_path,
                        probes.error().what + (probes.error().remedy.empty() ? "" : "; " + probes.error().remedy));
@@ -156,7 +157,7 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path, pid
     files_.set_refused(found, shown_path, "it is being changed");
     return;
   }
-  const size_t libraries = file.symbols.marker ? 0 : 1;
+  const size_t libraries = file.symbols.marker || file.symbols.points.empty() ? 0 : 1;
   files_.set_attached(found, pid, [this, set = *probes, libraries] {
     kernel_.detach(set);
     attached_ -= libraries;

@@ -24,7 +24,7 @@
 #include "capture/kernel/perf_uprobe.h"
 #include "capture/kernel/task_iterator.h"
 #include "capture/kernel/uprobe_multi.h"
-#include "wire/config.h"
+#include "wire/python.h"
 #include "wire/user_share.h"
 
 namespace stalltrace::capture {
@@ -73,6 +73,16 @@ struct BpfPrograms::Object {
     const auto& programs = skeleton->progs;
     return bpf_program__fd(programs.call_entry) >= 0 ? programs.call_entry : programs.call_entry_without_atomic_fetch;
   }
+  [[nodiscard]] const bpf_program* call_program(st_call_program slot) const {
+    switch (slot) {
+      case ST_CALL_PROGRAM_RETURN:
+        return skeleton->progs.call_return;
+      case ST_CALL_PROGRAM_PYTHON:
+        return skeleton->progs.python_raised;
+      default:
+        return call_entry();
+    }
+  }
 };
 
 BpfPrograms::BpfPrograms() : object_(std::make_unique<Object>()) {}
@@ -113,7 +123,8 @@ Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& opti
 /// Attaches the programs that are neither file probes nor iterators. Returns those that can't be attached.
 Refusals BpfPrograms::attach_hooks() {
   constexpr std::array kNotAttachedHere{EvidenceKind::kCalls, EvidenceKind::kTransferMarks,
-                                        EvidenceKind::kOpenConnections, EvidenceKind::kThreadListing};
+                                        EvidenceKind::kOpenConnections, EvidenceKind::kThreadListing,
+                                        EvidenceKind::kPythonExceptions};
   Refusals refused;
   for (const EvidenceChoice& choice : evidence_) {
     if (std::find(kNotAttachedHere.begin(), kNotAttachedHere.end(), choice.kind) != kNotAttachedHere.end()) {
@@ -137,11 +148,9 @@ Status BpfPrograms::fill_call_programs() {
     return {};
   }
   const int map = bpf_map__fd(object_->skeleton->maps.call_programs);
-  for (const auto& [slot, program] :
-       {std::pair<uint32_t, const bpf_program*>(ST_CALL_PROGRAM_ENTRY, object_->call_entry()),
-        std::pair<uint32_t, const bpf_program*>(ST_CALL_PROGRAM_RETURN, object_->skeleton->progs.call_return)}) {
-    const int fd = bpf_program__fd(program);
-    if (bpf_map_update_elem(map, &slot, &fd, BPF_ANY) != 0) {
+  for (uint32_t slot = 0; slot < ST_CALL_PROGRAMS; ++slot) {
+    const int fd = bpf_program__fd(object_->call_program(static_cast<st_call_program>(slot)));
+    if (fd >= 0 && bpf_map_update_elem(map, &slot, &fd, BPF_ANY) != 0) {
       return fail_errno("link the programs of calls", errno);
     }
   }
@@ -180,17 +189,14 @@ Status BpfPrograms::open_rings() {
 }
 
 /// One probe as a perf event.
-Result<UniqueFd> BpfPrograms::probe(const std::string& path, const ProbePoint& point, bool at_return) {
+Result<UniqueFd> BpfPrograms::probe(const std::string& path, const UprobeLocation& location, st_call_program slot,
+                                    uint64_t cookie) {
   const auto& skeleton = *object_->skeleton;
-  const UprobeLocation location{.offset = point.offset, .at_return = at_return};
   if (features_.attach_cookie) {
-    const bpf_program* program = at_return ? skeleton.progs.call_return : object_->call_entry();
-    return open_perf_uprobe(bpf_program__fd(program), path, location, cookie_of(point));
+    return open_perf_uprobe(bpf_program__fd(object_->call_program(slot)), path, location, cookie);
   }
-  const uint32_t slot = at_return ? ST_CALL_PROGRAM_RETURN : ST_CALL_PROGRAM_ENTRY;
-  ST_ASSIGN(const UniqueFd program,
-            load_cookie_program(bpf_map__fd(skeleton.maps.call_cookie), bpf_map__fd(skeleton.maps.call_programs), slot,
-                                cookie_of(point)));
+  ST_ASSIGN(const UniqueFd program, load_cookie_program(bpf_map__fd(skeleton.maps.call_cookie),
+                                                        bpf_map__fd(skeleton.maps.call_programs), slot, cookie));
   return open_perf_uprobe(program.get(), path, location, std::nullopt);
 }
 
@@ -216,9 +222,35 @@ Result<BpfPrograms::ProbeSet> BpfPrograms::attach_file(const std::string& path, 
       continue;
     }
     for (const ProbePoint& point : at) {
-      ST_ASSIGN(UniqueFd link, probe(path, point, at_return));
+      ST_ASSIGN(UniqueFd link, probe(path, {.offset = point.offset, .at_return = at_return},
+                                     at_return ? ST_CALL_PROGRAM_RETURN : ST_CALL_PROGRAM_ENTRY, cookie_of(point)));
       probes.push_back(std::move(link));
     }
+  }
+  return object_->keep(std::move(probes));
+}
+
+Result<BpfPrograms::ProbeSet> BpfPrograms::attach_python(const std::string& path, std::span<const PythonPoint> points) {
+  const int program = bpf_program__fd(object_->skeleton->progs.python_raised);
+  std::vector<UniqueFd> probes;
+  if (program < 0) {
+    return object_->keep(std::move(probes));
+  }
+  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> cookies;
+  for (const PythonPoint& point : points) {
+    offsets.push_back(point.offset);
+    cookies.push_back(point.function | uint64_t{point.minor} << ST_PYTHON_VERSION_SHIFT |
+                      uint64_t{static_cast<uint32_t>(point.runtime_distance)} << ST_PYTHON_RUNTIME_SHIFT);
+  }
+  if (features_.uprobe_multi) {
+    ST_ASSIGN(UniqueFd link, link_uprobe_multi(program, path, offsets, cookies, false));
+    probes.push_back(std::move(link));
+    return object_->keep(std::move(probes));
+  }
+  for (size_t i = 0; i < points.size(); ++i) {
+    ST_ASSIGN(UniqueFd link, probe(path, {.offset = offsets[i]}, ST_CALL_PROGRAM_PYTHON, cookies[i]));
+    probes.push_back(std::move(link));
   }
   return object_->keep(std::move(probes));
 }

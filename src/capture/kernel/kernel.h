@@ -16,8 +16,10 @@
 #include "base/result.h"
 #include "capture/discover/elf_symbols.h"
 #include "capture/kernel/kernel_options.h"
+#include "capture/kernel/perf_uprobe.h"
 #include "capture/kernel/program_report.h"
 #include "capture/kernel/programs.h"
+#include "wire/config.h"
 #include "wire/host_drops.h"
 #include "wire/scheduler.h"
 #include "wire/tcp.h"
@@ -44,6 +46,8 @@ class BpfPrograms {
 
   /// Probes the profiler plugin's marker; from then on the transfers of its connections are followed.
   Result<ProbeSet> attach_marker(const std::string& path, const MarkerPoint& marker);
+  /// Probes the functions by which an interpreter prints exceptions.
+  Result<ProbeSet> attach_python(const std::string& path, std::span<const PythonPoint> points);
   /// Removes the probes of one attach call.
   void detach(ProbeSet probes);
 
@@ -103,7 +107,8 @@ class BpfPrograms {
   Status open_rings();
   Status fill_call_programs();
   Status watch_threads(pid_t pid);
-  Result<UniqueFd> probe(const std::string& path, const ProbePoint& point, bool at_return);
+  Result<UniqueFd> probe(const std::string& path, const UprobeLocation& location, st_call_program slot,
+                         uint64_t cookie);
 
   struct Object;
   std::unique_ptr<Object> object_;

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "capture/discover/call_table.h"
 #include "capture/kernel/drop_reasons.h"
+#include "capture/kernel/python_layouts.h"
 #include "capture/kernel/uprobe_multi.h"
 
 namespace stalltrace::capture {
@@ -161,8 +162,9 @@ class Loader {
       }
     }
     if (features_.uprobe_multi) {
-      for (bpf_program* probe : {skeleton->progs.call_entry, skeleton->progs.call_entry_without_atomic_fetch,
-                                 skeleton->progs.call_return, skeleton->progs.step_moved}) {
+      for (bpf_program* probe :
+           {skeleton->progs.call_entry, skeleton->progs.call_entry_without_atomic_fetch, skeleton->progs.call_return,
+            skeleton->progs.step_moved, skeleton->progs.python_raised}) {
         bpf_program__set_expected_attach_type(probe, kTraceUprobeMulti);
       }
     }
@@ -225,6 +227,11 @@ class Loader {
     auto* specs = reinterpret_cast<st_call_spec*>(&skeleton.rodata->calls);
     for (size_t row = 0; row < call_table().size(); ++row) {
       specs[row] = call_table()[row].spec;
+    }
+    auto* layouts = const_cast<st_python_layout*>(
+        reinterpret_cast<const volatile st_python_layout*>(&skeleton.rodata->python_layouts));
+    for (uint32_t minor = 0; minor < ST_PYTHON_VERSIONS; ++minor) {
+      layouts[minor] = python_layout(minor);
     }
     auto* reported = reinterpret_cast<uint8_t*>(
         const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&skeleton.rodata->recorded_drop_reasons)));

@@ -15,6 +15,7 @@
 #include "wire/collective.h"
 #include "wire/config.h"
 #include "wire/host_drops.h"
+#include "wire/python.h"
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"

@@ -91,6 +91,7 @@ const std::vector<EvidenceRow>& rows() {
       at_tracepoint(kConnects, "inet_sock_set_state"),
       {kHostDrops, {{{"kfree_skb"}, lacks_drop_reasons, ""}}},
       {kOutOfMemoryKills, {{{"mark_victim"}, tracepoint("mark_victim"), ""}}},
+      {kPythonExceptions, {{{"python_raised"}, lacks_nothing, ""}}},
   };
   return kRows;
 }

@@ -80,4 +80,28 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   return pids;
 }
 
+std::vector<pid_t> LateWatches::choose(const StandingsOfUsers& users, int64_t now_ns) {
+  if (watches_.size() >= kMostUsers) {
+    std::erase_if(watches_, [&](const auto& watch) { return !users.contains(watch.first); });
+  }
+  for (const auto& [user, standings] : users) {
+    LateWatch& watch = watches_[user];
+    if (asked_) {
+      watch.ask();
+    }
+  }
+  asked_ = asked_ && users.empty();
+  auto next = users.upper_bound(last_);
+  for (size_t tried = 0; tried < users.size(); ++tried, ++next) {
+    if (next == users.end()) {
+      next = users.begin();
+    }
+    if (std::vector<pid_t> pids = watches_[next->first].choose(next->second, now_ns); !pids.empty()) {
+      last_ = next->first;
+      return pids;
+    }
+  }
+  return {};
+}
+
 }  // namespace stalltrace::capture

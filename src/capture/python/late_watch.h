@@ -58,4 +58,21 @@ class LateWatch {
   bool asked_ = false;
 };
 
+/// A LateWatch for each user, whose looks cost the others none of theirs: users take turns.
+class LateWatches {
+ public:
+  using StandingsOfUsers = std::map<uint32_t, std::vector<CallStanding>>;
+
+  /// The processes of one user to read now, of the next whose look is due; usually none.
+  std::vector<pid_t> choose(const StandingsOfUsers& users, int64_t now_ns);
+  void ask() { asked_ = true; }
+
+ private:
+  static constexpr size_t kMostUsers = 1024;
+
+  std::map<uint32_t, LateWatch> watches_;
+  uint32_t last_ = 0;  // the user who was looked at
+  bool asked_ = false;
+};
+
 }  // namespace stalltrace::capture

@@ -130,5 +130,48 @@ TEST_F(LateWatchTest, AFindingAsksForALookButNotAgainAtOnce) {
   EXPECT_THAT(watch_.choose(job, kStart + 4 * kStep + LateWatch::kAskedNs), ElementsAre(10));
 }
 
+/// One user's processes without progress, each time new ones, take that user's looks and nobody else's.
+TEST(LateWatchesTest, AUserHasLooksOfTheirOwn) {
+  LateWatches watches;
+  std::vector<int64_t> looks_of_two;
+  size_t looks_of_one = 0;
+  for (int64_t now_ns = 0; now_ns < 100 * kNsPerSecond; now_ns += kStep) {
+    LateWatches::StandingsOfUsers users;
+    for (int32_t pid = 0; pid < 20; ++pid) {
+      const auto number = static_cast<int32_t>(1000 + now_ns / kNsPerSecond * 20 + pid);
+      users[1].push_back(standing(number, pid % 2 == 0, kStart - kNsPerSecond + (pid % 2 == 0 ? 5 : 0)));
+    }
+    if (now_ns >= 90 * kNsPerSecond) {
+      const int64_t begun_ns = kStart + 90 * kNsPerSecond;
+      users[2] = {standing(10, true, begun_ns), standing(11, false, begun_ns - kStep, begun_ns - kStep)};
+    }
+    const std::vector<pid_t> pids = watches.choose(users, kStart + now_ns);
+    looks_of_one += !pids.empty() && pids[0] >= 1000 ? 1 : 0;
+    if (!pids.empty() && pids[0] < 1000) {
+      looks_of_two.push_back(now_ns - 90 * kNsPerSecond);
+      EXPECT_THAT(pids, ElementsAre(11, 10));
+    }
+  }
+  EXPECT_GT(looks_of_one, 10U);
+  EXPECT_LT(looks_of_one, 20U);
+  EXPECT_THAT(looks_of_two, testing::Contains(testing::Le(3 * kStep)));
+}
+
+TEST(LateWatchesTest, UsersTakeTurns) {
+  LateWatches watches;
+  const std::vector<CallStanding> late{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep)};
+  std::vector<CallStanding> others = late;
+  for (CallStanding& other : others) {
+    other.pid += 100;
+  }
+  const LateWatches::StandingsOfUsers users{{1, late}, {2, others}};
+  EXPECT_THAT(watches.choose(users, kStart + 2 * kStep), ElementsAre(11, 10));
+  EXPECT_THAT(watches.choose(users, kStart + 2 * kStep), ElementsAre(111, 110));
+  EXPECT_THAT(watches.choose(users, kStart + 2 * kStep), IsEmpty());
+  watches.ask();
+  EXPECT_THAT(watches.choose(users, kStart + 30 * kStep), SizeIs(2));
+  EXPECT_THAT(watches.choose(users, kStart + 30 * kStep), SizeIs(2)) << "a question is one for each user";
+}
+
 }  // namespace
 }  // namespace stalltrace::capture

@@ -49,8 +49,13 @@ void PythonStacks::look(const std::function<std::vector<CallStanding>()>& standi
   looked_ns_ = now_ns;
   std::vector<CallStanding> python = standings();
   std::erase_if(others_, [&](pid_t pid) { return std::ranges::find(python, pid, &CallStanding::pid) == python.end(); });
-  std::erase_if(python, [&](const CallStanding& standing) { return others_.contains(standing.pid); });
-  reader_.begin(watch_.choose(python, now_ns + node_.clock_offset_ns), now_ns);
+  LateWatches::StandingsOfUsers users;
+  for (const CallStanding& standing : python) {
+    if (!others_.contains(standing.pid)) {
+      users[user_of_(standing.pid)].push_back(standing);
+    }
+  }
+  reader_.begin(watches_.choose(users, now_ns + node_.clock_offset_ns), now_ns);
 }
 
 }  // namespace stalltrace::capture

@@ -18,14 +18,17 @@ namespace stalltrace::capture {
 
 class PythonStacks {
  public:
+  /// Who is accountable for a process (capture/discover/sharing_user).
+  using UserOf = std::function<uint32_t(pid_t)>;
+
   /// Both references must outlive the object.
-  PythonStacks(const Node& node, EventSink& sink, StackReader::Read read = read_rank)
-      : node_(node), sink_(sink), reader_(std::move(read)) {}
+  PythonStacks(const Node& node, EventSink& sink, UserOf user_of, StackReader::Read read = read_rank)
+      : node_(node), sink_(sink), user_of_(std::move(user_of)), reader_(std::move(read)) {}
 
   /// Starts a reading if one is due, and delivers finished readings. Call it often; `now_ns` is CLOCK_MONOTONIC.
   void look(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns);
   /// A finding was reported: read the processes without progress.
-  void ask() { watch_.ask(); }
+  void ask() { watches_.ask(); }
   /// For poll: readable when there is something to deliver; -1 while no reading is under way.
   [[nodiscard]] int descriptor() const { return reader_.descriptor(); }
 
@@ -34,7 +37,8 @@ class PythonStacks {
 
   const Node& node_;
   EventSink& sink_;
-  LateWatch watch_;
+  UserOf user_of_;
+  LateWatches watches_;
   StackReader reader_;
   std::set<pid_t> others_;  // not Python
   std::set<int64_t> delivered_;

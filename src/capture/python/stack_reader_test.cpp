@@ -269,7 +269,8 @@ TEST(PythonStacksTest, RowsOfARankThatIsAwaitedAndEachStackOnce) {
       give(stack);
     }
   };
-  PythonStacks stacks(node, rows, read);
+  PythonStacks stacks(
+      node, rows, [](pid_t) { return 0U; }, read);
   const int64_t start_ns = monotonic_now_ns();
   size_t asked = 0;
   const auto standings = [&] {

@@ -28,11 +28,22 @@ class StoringSink final : public EventSink {
   Status stored_;
 };
 
+Status import_answers(std::span<const import::RasAnswer> answers, EventSink& sink, const import::Note& note,
+                      std::vector<std::string>& summary) {
+  if (answers.empty()) {
+    return {};
+  }
+  ST_ASSIGN(const import::Summary read, import::import_ras_answers(answers, sink, note));
+  summary.push_back(fmt::format("NCCL's RAS at {}: {}", answers.front().address,
+                                count_of(static_cast<int64_t>(read.rows), "report")));
+  return {};
+}
+
 }  // namespace
 
-Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, const std::string& out, const Privacy& privacy,
-                       Console& console) {
-  if (sorted.only_recordings()) {
+Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, std::span<const import::RasAnswer> answers,
+                       const std::string& out, const Privacy& privacy, Console& console) {
+  if (sorted.only_recordings() && answers.empty()) {
     return fail("no log, dump or profiler file in the folder", "docs/import.md lists the formats",
                 ErrorKind::kNotFound);
   }
@@ -41,8 +52,9 @@ Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, const s
   std::vector<std::string> summary;
   std::vector<std::string> notes = inputs.notes;
   notes.insert(notes.end(), sorted.notes.begin(), sorted.notes.end());
-  const Status imported = import_inputs(
-      sorted, sink, [&](const std::string& note) { notes.push_back(note); }, privacy.commands(), {}, summary);
+  const import::Note add_note = [&](const std::string& note) { notes.push_back(note); };
+  const Status answered = import_answers(answers, sink, add_note, summary);
+  const Status imported = answered ? import_inputs(sorted, sink, add_note, privacy.commands(), {}, summary) : answered;
   const Status closed = writer->close();
   if (imported && summary.empty()) {
     ::unlink(out.c_str());

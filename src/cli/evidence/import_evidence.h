@@ -2,6 +2,7 @@
 // Makes a recording of logs, dumps and profiler files, for `import`.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "cli/evidence/inputs.h"
@@ -11,7 +12,8 @@
 namespace stalltrace::cli {
 
 /// Creates the recording `out`, which must not exist; removes it on failure. Prints its content and what was left out.
-Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, const std::string& out, const Privacy& privacy,
-                       Console& console);
+/// `answers`: of NCCL's RAS, beside the files.
+Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, std::span<const import::RasAnswer> answers,
+                       const std::string& out, const Privacy& privacy, Console& console);
 
 }  // namespace stalltrace::cli

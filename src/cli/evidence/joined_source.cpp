@@ -29,4 +29,9 @@ Status JoinedSource::read_stream(TimeRange range, AnyVisitor visitor) {
       visitor);
 }
 
+Status JoinedSource::read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) {
+  ST_TRY(stalltrace::read_by_node(first_, range, nodes, visitor));
+  return stalltrace::read_by_node(second_, range, nodes, visitor);
+}
+
 }  // namespace stalltrace::cli

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,7 +19,17 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr size_t kMostNamed = 20;  // nodes that failed, of those that failed alike
+constexpr size_t kMostLines = 20;  // of nodes that failed, each with a line of its own
+
+/// The others, by what is wrong with them.
+std::map<std::string, std::string> by_reason(std::span<const fleet::FailedNode> failed) {
+  std::map<std::string, std::string> nodes;
+  for (const fleet::FailedNode& node : failed) {
+    std::string& alike = nodes[node.error.what];
+    alike += (alike.empty() ? "" : ", ") + node.node;
+  }
+  return nodes;
+}
 
 }  // namespace
 
@@ -68,31 +80,29 @@ Result<NodeFlags::Target> NodeFlags::prepare(Console& console) const {
 }
 
 Status NodeFlags::judge(Console& console, std::span<const fleet::FailedNode> failed, size_t asked) const {
-  if (failed.size() == asked) {
-    // What is wrong with the question itself is one error of the user's.
+  const bool none = failed.size() == asked;
+  const bool alike = std::ranges::all_of(
+      failed, [&](const fleet::FailedNode& one) { return one.error.what == failed.front().error.what; });
+  if (none && alike) {
     const Error& first = failed.front().error;
-    const bool alike =
-        std::ranges::all_of(failed, [&](const fleet::FailedNode& one) { return one.error.what == first.what; });
-    if (alike && first.kind == ErrorKind::kUsage) {
+    // What is wrong with the question itself is one error of the user's.
+    if (first.kind == ErrorKind::kUsage) {
       return std::unexpected(first);
     }
-    Error error{.kind = ErrorKind::kFailed,
-                .what = fmt::format("{}: {}", failed.front().node, first.what),
-                .remedy = first.remedy};
-    if (failed.size() > 1) {
-      error.what = fmt::format("none of {} answers; {}", count_of(std::ssize(failed), "node"), error.what);
-    }
-    return std::unexpected(std::move(error));
+    const std::string all =
+        asked > 1 ? fmt::format("none of {} answers; ", count_of(static_cast<int64_t>(asked), "node")) : "";
+    return fail(fmt::format("{}{}: {}", all, failed.front().node, first.what), first.remedy);
   }
-  for (const fleet::FailedNode& node : failed.first(std::min(failed.size(), kMostNamed))) {
+  const size_t lines = std::min(failed.size(), kMostLines);
+  for (const fleet::FailedNode& node : failed.first(lines)) {
     console.note(fmt::format("not in this answer: {}: {}", node.node, node.error.what));
   }
-  if (failed.size() > kMostNamed) {
-    std::string rest;
-    for (const fleet::FailedNode& node : failed.subspan(kMostNamed)) {
-      rest += (rest.empty() ? "" : ", ") + node.node;
-    }
-    console.note(fmt::format("not in this answer either: {}", rest));
+  for (const auto& [reason, nodes] : by_reason(failed.subspan(lines))) {
+    console.note(fmt::format("not in this answer either: {}: {}", nodes, reason));
+  }
+  if (none) {
+    return fail(fmt::format("none of {} answers", count_of(static_cast<int64_t>(asked), "node")),
+                "see above what is wrong with each");
   }
   if (require_all_ && !failed.empty()) {
     return fail(fmt::format("{} of {} did not answer", failed.size(), count_of(static_cast<int64_t>(asked), "node")),

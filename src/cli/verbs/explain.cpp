@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/files/disposable_folder.h"
+#include "cli/fleet/explain_nodes.h"
 #include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
@@ -27,15 +28,16 @@ class ExplainVerb final : public Subcommand {
             .example = "stalltrace explain node0.db node1.db node2.db node3.db",
             .details =
                 "Give the recordings of all nodes of the job: what no recording shows can't be blamed.\n"
-                "NCCL's logs, PyTorch's Flight Recorder dumps, kernel logs, nccl-tests output and profiler files are "
-                "read as "
-                "well (docs/import.md); a folder stands for all that is in it.\n"
+                "NCCL's logs, PyTorch's Flight Recorder dumps, kernel logs, nccl-tests output, traces of "
+                "torch.profiler, packet captures and profiler files are read as well (docs/import.md); a folder stands "
+                "for all that is in it.\n"
                 "The times that a report writes as +1.718s can be given to --from and --to."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all = {
         optional(arguments("FILE", "recordings, logs and dumps of one job, or folders of them", &files_)),
         switch_flag("--json", "the report as one JSON object (docs/findings.md)", &json_),
+        switch_flag("--all", "print all findings in full, all losses and notes, however many", &all_),
         time_point_flag("--from", "judge only collectives from here on", &window_.from),
         time_point_flag("--to", "judge only collectives before this", &window_.to),
         text_flag("--instance", "ID", "why was, or was not, the instance of this call a stall? ID as query shows it",
@@ -50,12 +52,11 @@ class ExplainVerb final : public Subcommand {
       return fail("FILE is missing", "give recordings, or --nodes", ErrorKind::kUsage);
     }
     std::optional<DisposableFolder> folder;  // of the recordings that nodes send
-    if (nodes_.given()) {
+    if (nodes_.given() && !files_.empty()) {
       ST_ASSIGN(folder, gather(console));
     }
-    ST_ASSIGN(const Inputs inputs, list_inputs(files_));
-    confine_to_reading(inputs.all());
-    ST_ASSIGN(const InspectedReport inspected, inspect_inputs(inputs, instance_, window_));
+    ST_ASSIGN(const InspectedReport inspected,
+              files_.empty() ? explain_nodes(console, nodes_, instance_, window_) : explain_files());
     if (!instance_.empty()) {
       console.out(json_ ? report::inspection_to_json(inspected.inspection)
                         : report::inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
@@ -65,12 +66,18 @@ class ExplainVerb final : public Subcommand {
     if (json_) {
       console.out(report::report_to_json(report));
     } else {
-      print_report(console, report);
+      print_report(console, report, all_);
     }
     return code_of(report);
   }
 
  private:
+  Result<InspectedReport> explain_files() const {
+    ST_ASSIGN(const Inputs inputs, list_inputs(files_));
+    confine_to_reading(inputs.all());
+    return inspect_inputs(inputs, instance_, window_);
+  }
+
   /// Adds the recordings of the nodes to `files_`. Their folder is kept as long as what is returned.
   Result<std::optional<DisposableFolder>> gather(Console& console) {
     ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare(console));
@@ -95,6 +102,7 @@ class ExplainVerb final : public Subcommand {
   TimeWindow window_;
   std::string instance_;
   bool json_ = false;
+  bool all_ = false;
   bool exit_code_ = false;
   NodeFlags nodes_{60 * kNsPerSecond};
 };

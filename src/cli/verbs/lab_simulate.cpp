@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace lab simulate`: recordings of a job that never ran, of any shape and size.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <optional>
 
 #include "base/file.h"
 #include "base/files/own_folder.h"
+#include "cli/fleet/light_nodes.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
 #include "lab/cluster/simulated/truth_of.h"
@@ -72,23 +77,41 @@ class LabSimulateVerb final : public Subcommand {
         duration_flag("--cut", "tracing ends so long after the first step (default: after the job)", &cut_ns_),
         duration_flag("--clock-error", "clocks of nodes are wrong by up to that, and drift", &clock_error_ns_),
         switch_flag("--no-tcp", "the data between nodes do not go over TCP", &no_tcp_),
-        switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_)};
+        switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_),
+        switch_flag("--serve", "then serve each node's recording at a loopback address of its own", &serve_),
+        texts_flag(
+            "--node-fault", "N=FAULT",
+            "of --serve: what is wrong with node N: down, hangs, stalls, trickles, slow, refuses, garbage, bad-rows, "
+            "version",
+            &node_faults_)};
   }
   Result<int> run(Console& console) override {
     ST_TRY(complete_options());
+    std::optional<LightNodes> light;
+    if (serve_) {
+      ST_ASSIGN(light, LightNodes::listen(options_.nodes, node_troubles_));
+    }
     ST_ASSIGN(const OwnFolder folder, OwnFolder::claim(out_dir_, Readers::kOwner));
     const simulation::Job job(options_);
+    std::vector<std::string> files;
     for (int node = 0; node < options_.nodes; ++node) {
       const std::string path = fmt::format("{}/{}.db", folder.path(), simulation::Job::node_name(node));
       ST_ASSIGN(const std::unique_ptr<store::RecordingWriter> writer, store::RecordingWriter::create(path));
       FlushingSink sink(*writer);
       job.record(node, sink);
       ST_TRY(sink.close());
+      files.push_back(path);
     }
     ST_TRY(write_file(folder.path() + "/truth.json", lab::to_json(lab::truth_of(job))));
     hand_over_folder(folder.path());
     console.note(fmt::format("{} ranks on {} nodes, {} steps; to explain it: stalltrace explain {}/*.db",
                              options_.ranks(), options_.nodes, options_.steps, out_dir_));
+    if (light) {
+      ST_TRY(write_file(folder.path() + "/nodes", fmt::format("{}\n", fmt::join(light->addresses(), "\n"))));
+      ST_TRY(light->serve(files, [&] {
+        console.note(fmt::format("serving; to ask all: stalltrace explain --nodes @{}/nodes", out_dir_));
+      }));
+    }
     return kExitDone;
   }
 
@@ -116,6 +139,15 @@ class LabSimulateVerb final : public Subcommand {
       ST_ASSIGN(simulation::Fault fault, simulation::parse_fault(text, options_));
       options_.faults.push_back(std::move(fault));
     }
+    for (const std::string& text : node_faults_) {
+      ST_ASSIGN(const auto trouble, parse_node_trouble(text));
+      if (!serve_ || trouble.first >= options_.nodes) {
+        return fail("--node-fault: " +
+                        (serve_ ? fmt::format("there is no node {}", trouble.first) : std::string("nothing is served")),
+                    serve_ ? "nodes count from 0" : "give --serve, too", ErrorKind::kUsage);
+      }
+      node_troubles_.insert(trouble);
+    }
     return {};
   }
 
@@ -132,6 +164,9 @@ class LabSimulateVerb final : public Subcommand {
   std::optional<int64_t> clock_error_ns_;
   bool no_tcp_ = false;
   bool no_waits_ = false;
+  bool serve_ = false;
+  std::vector<std::string> node_faults_;
+  std::map<int, NodeTrouble> node_troubles_;
 };
 
 }  // namespace

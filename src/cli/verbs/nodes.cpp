@@ -26,7 +26,10 @@ class NodesVerb final : public Subcommand {
             .example = "stalltrace nodes --nodes gpu[001-128]:7700",
             .details =
                 "One row for each recording that a node serves. clock_ms is that node's clock minus this host's;\n"
-                "the true value is within +- clock_error_ms, half of the quickest round trip."};
+                "the true value is within +- clock_error_ms, half of the quickest round trip. utc_error_ms is how far "
+                "that\n"
+                "node says that its clock may be off, as its kernel has it from chrony or PTP; empty: nothing keeps it "
+                "right."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all = nodes_.flags();
@@ -50,8 +53,8 @@ class NodesVerb final : public Subcommand {
   Status print(Console& console, const fleet::NodesAnswer& answer) const {
     const auto formatter = report::make_query_formatter(
         *report::query_format_from_text(format_), [&console](std::string_view text) { print_rows(console, text); });
-    ST_TRY(formatter->columns({"address", "version", "clock_ms", "clock_error_ms", "recording", "nodes", "state",
-                               "from", "to", "collectives", "lost_events"}));
+    ST_TRY(formatter->columns({"address", "version", "clock_ms", "clock_error_ms", "utc_error_ms", "recording", "nodes",
+                               "state", "from", "to", "collectives", "lost_events"}));
     for (const fleet::NodeAnswer& node : answer.answered) {
       for (const fleet::RecordingInfo& recording : node.info.recordings) {
         ST_TRY(formatter->row(row_of(node, recording)));
@@ -68,6 +71,7 @@ class NodesVerb final : public Subcommand {
     row.emplace_back(node.info.version);
     row.emplace_back(ms(node.clock.offset_ns));
     row.emplace_back(ms(node.clock.error_ns));
+    row.push_back(node.info.utc_error_ns ? Value(ms(*node.info.utc_error_ns)) : Value());
     row.emplace_back(recording.name);
     row.emplace_back(fmt::format("{}", fmt::join(recording.nodes, ",")));
     row.emplace_back(!recording.problem.empty() ? recording.problem

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/fleet/network_tests.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
@@ -32,24 +33,37 @@ class PreflightVerb final : public Subcommand {
   [[nodiscard]] VerbInfo info() const override {
     return {
         .name = "preflight",
-        .summary = "is this node ready for a job? NCCL's settings, interfaces, InfiniBand ports, limits",
-        .example = "stalltrace preflight --json > $(hostname).json",
+        .summary = "is this node, or the network between nodes, ready for a job?",
+        .example = "srun --ntasks-per-node=1 stalltrace preflight --network",
         .details =
-            "Reads and changes nothing, and sends nothing. Start it as the job is started: its environment, limits\n"
-            "and CPUs are those that the job would get. With FILEs it says what differs between the nodes. Exit\n"
-            "code 4 if a check failed."};
+            "Checks NCCL's settings, interfaces, InfiniBand ports, limits and topology of this node; it reads, and "
+            "sends\n"
+            "nothing. Start it as the job is started: its environment, limits and CPUs are those that the job would\n"
+            "get. With FILEs it says what differs between the nodes. With --network, in each process of a launch, the\n"
+            "nodes test each other: connections, path MTU, latency, bandwidth, retransmissions, and a barrier of all\n"
+            "ranks. Rank 0 reports. Exit code 4 if a check failed."};
   }
   std::vector<Flag> flags() override {
-    return {integer_flag("--pid", "PID", "check the settings of this running process instead of the own environment", 1,
-                         INT32_MAX, &pid_),
-            optional(arguments("FILE", "reports of several nodes, written with --json: compare them", &reports_)),
-            switch_flag("--json", "print one JSON object, for programs", &json_)};
+    std::vector<Flag> all{
+        integer_flag("--pid", "PID", "check the settings of this running process instead of the own environment", 1,
+                     INT32_MAX, &pid_),
+        optional(arguments("FILE", "reports of several nodes, written with --json: compare them", &reports_)),
+        switch_flag("--json", "print one JSON object, for programs", &json_)};
+    std::ranges::move(network_.flags(), std::back_inserter(all));
+    return all;
   }
 
   Result<int> run(Console& console) override {
     if (pid_ != 0 && !reports_.empty()) {
       return fail("--pid is for a check of this node, FILEs are reports to compare", "give one of the two",
                   ErrorKind::kUsage);
+    }
+    if (network_.given()) {
+      if (pid_ != 0 || !reports_.empty()) {
+        return fail("--network tests the nodes of a launch; --pid and FILEs are for other checks", "give one of them",
+                    ErrorKind::kUsage);
+      }
+      return network_.run(console, own_environment(), json_);
     }
     return reports_.empty() ? check(console) : compare(console);
   }
@@ -70,7 +84,7 @@ class PreflightVerb final : public Subcommand {
       files.etc = files.root + "/etc";
     }
     ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment, files));
-    console.out(json_ ? preflight::report_json(report) : preflight::checks_text(report.checks));
+    console.out(json_ ? preflight::report_json(report) : preflight::report_text(report));
     return report.failed() ? kExitPreflight : kExitDone;
   }
 
@@ -96,6 +110,7 @@ class PreflightVerb final : public Subcommand {
                : kExitDone;
   }
 
+  NetworkTests network_;
   int64_t pid_ = 0;
   std::vector<std::string> reports_;
   bool json_ = false;

@@ -104,6 +104,10 @@ class QueryVerb final : public Subcommand {
     ST_ASSIGN(const auto table, store::RowTable::make());
     RowSink& gathered = then_.empty() ? sink : static_cast<RowSink&>(*table);
     ST_ASSIGN(const fleet::FleetAnswer answer, fleet::query_nodes(target.nodes, sql_, target.client, gathered));
+    for (const fleet::CopiedRecording& copy : answer.copies) {
+      console.note(
+          fmt::format("{}: {} is the recording of {}: its rows count once", copy.node, copy.recording, copy.first));
+    }
     for (const std::string& node : answer.cut) {
       console.note(fmt::format("{}: the first rows only, it has more: narrow the query", node));
     }

@@ -15,6 +15,7 @@
 #include "capture/tracer.h"
 #include "cli/command_start.h"
 #include "cli/config.h"
+#include "cli/evidence/push.h"
 #include "cli/fleet/serving.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
@@ -89,6 +90,8 @@ class TraceVerb final : public Subcommand {
                   &options_.sysfs_root),
         text_flag("--serve", "ADDR:PORT",
                   "answer questions about the recording over HTTP while it is written (docs/serve.md)", &serve_),
+        text_flag("--push", "DIR", "copy the recording into this folder when the trace ends (`stalltrace push`)",
+                  &push_),
         privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
@@ -205,7 +208,21 @@ class TraceVerb final : public Subcommand {
     }
     ST_TRY(closed);
     ST_TRY(traced);
+    push(console);
     return kExitDone;
+  }
+
+  /// What fails here costs the trace nothing: the recording is where it was made.
+  void push(Console& console) const {
+    if (push_.empty()) {
+      return;
+    }
+    const Result<std::string> line = push_in_child(out_, push_, privacy_.readers(), kPushTimeoutNs);
+    if (line) {
+      console.note(*line);
+    } else {
+      console.error(line.error());
+    }
   }
 
   /// In the server. SQLite's locks on the recording are in a file that it has to be able to write, and that is there
@@ -388,6 +405,7 @@ class TraceVerb final : public Subcommand {
   Privacy privacy_;
   Waits waits_;
   std::string serve_;
+  std::string push_;
   Serving serving_;
   std::vector<std::string> command_;
 };

@@ -18,6 +18,7 @@ std::unique_ptr<Subcommand> make_preflight_verb();
 std::unique_ptr<Subcommand> make_query_verb();
 std::unique_ptr<Subcommand> make_explain_verb();
 std::unique_ptr<Subcommand> make_merge_verb();
+std::unique_ptr<Subcommand> make_push_verb();
 std::unique_ptr<Subcommand> make_import_verb();
 std::unique_ptr<Subcommand> make_export_verb();
 std::unique_ptr<Subcommand> make_mcp_verb();

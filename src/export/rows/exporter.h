@@ -61,6 +61,7 @@ class Exporter {
   void put(const ProxyStep& row);
   void put_wait(const WaitSpan& row, int64_t over_ns);
   void put(const PythonStack& row);
+  void put(const PythonException& row);
   void put(const LogLine& row);
   void put(const KernelMessage& row);
   void put(const NetSpan& row);

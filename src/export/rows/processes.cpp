@@ -171,6 +171,18 @@ void Exporter::put(const PythonStack& row) {
                                                         .annotations = notes_});
 }
 
+void Exporter::put(const PythonException& row) {
+  const TrackId parent = participants_.process(row.node_id, row.pid);
+  if (parent == kNoTrack) {
+    return;
+  }
+  notes_.clear().add("stack", frames_of(row.stack_id)).add("pid", row.pid).add("tid", row.tid).add("depth", row.depth);
+  const auto name = [] { return std::string("Python"); };
+  writer_.instant(
+      {parent, RowKind::kPython, 0, name},
+      {.category = "python", .name = row.type, .time_ns = at(row.node_id, row.timestamp_ns), .annotations = notes_});
+}
+
 void Exporter::put(const LogLine& row) {
   const TrackId parent = participants_.process(row.node_id, row.pid);
   if (parent == kNoTrack) {

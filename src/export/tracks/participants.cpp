@@ -165,7 +165,9 @@ std::optional<ProcessKey> Participants::culprit_of(const Finding& finding, const
       return culprit.pid != 0 && entry.first.second == culprit.pid && name != nodes_.end() &&
              name->name == culprit.node;
     });
-    return found != known_.end() ? std::optional(found->first) : process_with_rank(culprit.rank, finding, report);
+    if (found != known_.end() || culprit.rank || !finding.link) {
+      return found != known_.end() ? std::optional(found->first) : process_with_rank(culprit.rank, finding, report);
+    }  // a node: the sender of its link
   }
   return finding.link ? process_with_rank(finding.link->src_rank, finding, report) : std::nullopt;
 }

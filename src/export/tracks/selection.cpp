@@ -36,7 +36,7 @@ Selection::Selection(std::vector<TimeRange> ranges, std::span<const int32_t> ran
   }
   read_ = joined(std::move(wide));
   std::ranges::sort(ranks_);
-  ranks_.erase(std::ranges::unique(ranks_).begin(), ranks_.end());
+  ranks_.erase(std::unique(ranks_.begin(), ranks_.end()), ranks_.end());
 }
 
 bool Selection::has(int64_t begin_ns, int64_t end_ns) const {

@@ -12,6 +12,7 @@
 #include "import/evidence.h"
 #include "import/log_time.h"
 #include "import/nccl_log/survey.h"
+#include "model/events/imported/torch_report.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::import {
@@ -165,7 +166,9 @@ class Import {
         text.host.empty() ? file.index.end() : file.index.find(fmt::format("{}:{}", text.host, text.pid));
     if (found == file.index.end()) {
       if (text.level == LogText::Level::kNone && is_timeout(raw)) {
-        take_timeout(file, line, raw);
+        take_of_torch(file, line, raw, LogKind::kTimeout, raw);
+      } else if (const auto report = text.level == LogText::Level::kNone ? read_torch_report(raw) : std::nullopt) {
+        take_of_torch(file, line, raw, LogKind::kWarning, report->text);
       } else if (text.level == LogText::Level::kVersion) {
         NodeState& node = node_of(file.processes.empty() ? std::string_view() : file.processes.front().host);
         add_line(node, file, line, time_of(file, line, text.prefix, true), nullptr, LogKind::kVersion, text.message);
@@ -199,7 +202,9 @@ class Import {
     node.last_ns = std::max(node.last_ns, time_ns);
   }
 
-  void take_timeout(const LoggedFile& file, const Line& line, std::string_view raw) {
+  /// A watchdog's line, or a report of one of PyTorch's checks.
+  void take_of_torch(const LoggedFile& file, const Line& line, std::string_view raw, LogKind kind,
+                     std::string_view text) {
     NodeState& node = node_of(file.processes.empty() ? std::string_view() : file.processes.front().host);
     const bool timed = file.processes.empty() || file.processes.front().all_timed;
     const int64_t time_ns = time_of(file, line, raw, timed);
@@ -213,7 +218,7 @@ class Import {
       speaker.rank = speaker.rank ? speaker.rank : only->rank;
     }
     speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, "[Rank ");
-    add_line(node, file, line, time_ns, &speaker, LogKind::kTimeout, raw);
+    add_line(node, file, line, time_ns, &speaker, kind, text);
   }
 
   void add_line(NodeState& node, const LoggedFile& file, const Line& line, int64_t time_ns,

@@ -28,8 +28,11 @@ bool Channel::send(MessageKind kind, std::string_view bytes) noexcept {
   msghdr header{};
   header.msg_iov = parts.data();
   header.msg_iovlen = parts.size();
-  return socket_ && ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL) ==
-                        static_cast<ssize_t>(sizeof kind + bytes.size());
+  ssize_t sent = 0;
+  do {
+    sent = ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof kind + bytes.size());
 }
 
 std::optional<Message> Channel::receive() {
@@ -43,9 +46,12 @@ std::optional<Message> Channel::receive() {
   msghdr header{};
   header.msg_iov = parts.data();
   header.msg_iovlen = parts.size();
-  const ssize_t got = ::recvmsg(socket_.get(), &header, MSG_DONTWAIT);
+  ssize_t got = 0;
+  do {
+    got = ::recvmsg(socket_.get(), &header, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
   if (got <= 0) {
-    closed_ = got == 0 || (errno != EAGAIN && errno != EINTR);
+    closed_ = got == 0 || errno != EAGAIN;
     return std::nullopt;
   }
   message.bytes.resize(static_cast<size_t>(got) - sizeof message.kind);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where Python processes were while something was wrong.
+// Where Python processes were while something was wrong, and what they raised.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +32,24 @@ struct EventTraits<PythonStack> : StreamTraits<PythonStack, TableKind::kNumbered
   static constexpr std::string_view kTable = "python_stack";
 };
 
-inline constexpr TypeList<PythonStack> kPythonTypes;
+/// An exception that no code of a Python thread caught, when the interpreter began to print it; also SystemExit. The
+/// message is not kept: it may hold data and secrets.
+struct PythonException {
+  NodeId node_id = 0;
+  int64_t timestamp_ns = 0;
+  int32_t pid = 0;
+  int32_t tid = 0;   // equal to `pid`: the main thread, whose exceptions end the process
+  std::string type;  // "ValueError"
+  int64_t stack_id =
+      0;              // id of the row of `stack` with its traceback, innermost first; 0: it had none, or none was read
+  int64_t depth = 0;  // frames of the traceback; of a deep one the innermost and outermost are kept
+};
+
+template <>
+struct EventTraits<PythonException> : StreamTraits<PythonException, TableKind::kNumbered> {
+  static constexpr std::string_view kTable = "python_exception";
+};
+
+inline constexpr TypeList<PythonStack, PythonException> kPythonTypes;
 
 }  // namespace stalltrace

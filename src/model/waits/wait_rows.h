@@ -4,9 +4,10 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <optional>
 #include <tuple>
+#include <unordered_map>
+#include <vector>
 
 #include "model/events/scheduler.h"
 
@@ -29,7 +30,12 @@ class WaitRows {
   void finish();
 
  private:
+  using Key = std::tuple<NodeId, int32_t, int32_t>;  // node, pid, tid
+  struct KeyHash {
+    size_t operator()(const Key& key) const;
+  };
   void make_room();
+  [[nodiscard]] std::vector<Key> open_threads() const;
 
   static constexpr size_t kMostThreads = 65'536;  // bounds the memory
 
@@ -39,7 +45,7 @@ class WaitRows {
   };
 
   Visit visit_;
-  std::map<std::tuple<NodeId, int32_t, int32_t>, Thread> threads_;  // by node, pid, tid
+  std::unordered_map<Key, Thread, KeyHash> threads_;
 };
 
 }  // namespace stalltrace

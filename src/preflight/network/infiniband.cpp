@@ -15,7 +15,7 @@ namespace stalltrace::preflight {
 namespace {
 
 constexpr std::string_view kPort = "infiniband_port";
-constexpr std::string_view kCounters = "infiniband_errors";
+constexpr std::string_view kPortErrors = "infiniband_errors";
 
 std::vector<std::string> folder_names(const std::string& path) {
   std::vector<std::string> names;
@@ -67,7 +67,7 @@ void check_port(const InfinibandPort& port, bool asked_for, const HostFiles& fil
     }
   }
   if (!counted.empty()) {
-    report.add(std::string(kCounters), port.name(), Outcome::kWarning,
+    report.add(std::string(kPortErrors), port.name(), Outcome::kWarning,
                fmt::format("errors since the counters were cleared: {}", fmt::join(counted, ", ")),
                "look whether they grow under load (docs/findings.md, fabric_errors): cable, transceiver, switch port");
   }

@@ -14,6 +14,8 @@
 #include "base/version.h"
 #include "serve/http/compressed_file.h"
 #include "serve/json/json.h"
+#include "serve/mcp/http.h"
+#include "serve/rows/rows_answer.h"
 
 namespace stalltrace::serve {
 namespace {
@@ -64,16 +66,26 @@ Json objects(Recordings& recordings, std::string_view recording, std::string_vie
 
 Json first_of(Json rows) { return rows.size() == 0 ? Json() : (*rows.values())[0]; }
 
-std::vector<std::string> node_names(Recordings& recordings, std::string_view recording) {
-  Rows found;
+/// The nodes' names, and what distinguishes their runs from all others.
+struct NodeTexts {
   std::vector<std::string> names;
-  if (recordings.query(recording, "SELECT name FROM node ORDER BY node_id", {.time_limit_ns = kInfoLimitNs}, found)) {
+  std::vector<std::string> runs;
+};
+
+NodeTexts node_texts(Recordings& recordings, std::string_view recording) {
+  Rows found;
+  NodeTexts texts;
+  constexpr std::string_view kSql =
+      "SELECT name, node_id || ' ' || started_ns || ' ' || ifnull(boot_id, '') FROM node ORDER BY node_id";
+  if (recordings.query(recording, kSql, {.time_limit_ns = kInfoLimitNs}, found)) {
     for (const auto& row : found.rows) {
       const auto* name = std::get_if<std::string>(row.data());
-      names.push_back(name == nullptr ? "" : *name);
+      const auto* run = std::get_if<std::string>(&row[1]);
+      texts.names.push_back(name == nullptr ? "" : *name);
+      texts.runs.push_back(run == nullptr ? "" : *run);
     }
   }
-  return names;
+  return texts;
 }
 
 /// The parameter as a number within [1, most]; `usual` if it is not given.
@@ -104,15 +116,31 @@ Result<std::vector<std::string>> recordings_meant(Recordings& recordings, const 
   return meant;
 }
 
+Result<std::string> one_recording_meant(Recordings& recordings, const HttpRequest& request) {
+  ST_ASSIGN(std::vector<std::string> meant, recordings_meant(recordings, request));
+  if (meant.size() > 1) {
+    return fail("several recordings are served: say which", "?recording=NAME; GET /v1/node lists them",
+                ErrorKind::kUsage);
+  }
+  return std::move(meant.front());
+}
+
 }  // namespace
 
+HttpAnswer nothing_at_this_path(int api_version) {
+  return answer_of_error(404, fmt::format("there is nothing at this path in version {} of the API", api_version),
+                         "use the same version of stalltrace on both sides; docs/serve.md lists what there is");
+}
+
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 5> kRoutes{
+  static constexpr std::array<Route, 7> kRoutes{
       {{"GET", "/v1/clock", "this host's clock now", &Api::clock},
        {"GET", "/v1/node", "versions, and the recordings that are served", &Api::node},
        {"POST", "/v1/query", "runs one SELECT on each recording", &Api::query},
        {"GET", "/v1/findings", "the report of all recordings together", &Api::findings},
-       {"GET", "/v1/recording", "one recording as it is now", &Api::recording}}};
+       {"GET", "/v1/recording", "one recording as it is now", &Api::recording},
+       {"POST", "/v1/rows", "rows of one recording, for an analysis elsewhere", &Api::rows},
+       {"POST", "/mcp", "a message of the Model Context Protocol", &Api::mcp}}};
   return kRoutes;
 }
 
@@ -128,7 +156,7 @@ HttpAnswer Api::answer(const HttpRequest& request) {
     }
   }
   if (!known) {
-    return answer_of_error(404, "there is nothing at this path", "docs/serve.md lists what there is");
+    return nothing_at_this_path(kApiVersion);
   }
   HttpAnswer answer = answer_of_error(405, "this path takes another method", "docs/serve.md lists what there is");
   const auto route = std::ranges::find(routes(), request.path, &Route::path);
@@ -137,7 +165,13 @@ HttpAnswer Api::answer(const HttpRequest& request) {
 }
 
 HttpAnswer Api::clock(const HttpRequest& /*request*/) {
-  return {.body = Json::object({{"api", kApiVersion}, {"now_ns", utc_now_ns()}}).dump() + "\n"};
+  const HostClock clock = options_.clock();
+  return {.body = Json::object({{"api", kApiVersion},
+                                {"now_ns", clock.now_ns},
+                                {"monotonic_ns", clock.monotonic_ns},
+                                {"boot_id", clock.boot_id}})
+                      .dump() +
+                  "\n"};
 }
 
 HttpAnswer Api::node(const HttpRequest& /*request*/) {
@@ -163,7 +197,9 @@ HttpAnswer Api::node(const HttpRequest& /*request*/) {
     all.push_back(std::move(one));
   }
   Json answer = Json::object({{"api", kApiVersion}, {"version", program_version()}});
-  answer.set("now_ns", utc_now_ns());
+  const HostClock clock = options_.clock();
+  answer.set("now_ns", clock.now_ns);
+  answer.set("utc_error_ns", clock.utc_error_ns ? Json(*clock.utc_error_ns) : Json());
   answer.set("recordings", std::move(all));
   return {.body = answer.dump() + "\n"};
 }
@@ -181,7 +217,8 @@ HttpAnswer Api::query(const HttpRequest& request) {
   const int64_t deadline_ns = monotonic_now_ns() + std::min(*limit_ms * kNsPerMs, options_.longest_query_ns);
   RowLines lines({.rows = *most, .bytes = options_.rows.bytes});
   for (const std::string& name : *meant) {
-    lines.begin_recording(name, node_names(recordings_, name));
+    NodeTexts nodes = node_texts(recordings_, name);
+    lines.begin_recording(name, std::move(nodes.names), std::move(nodes.runs));
     const int64_t left_ns = std::max<int64_t>(deadline_ns - monotonic_now_ns(), 1);
     const Recordings::QueryEnd end{.time_limit_ns = left_ns, .cancelled = request.gone};
     if (const Status asked = recordings_.query(name, request.body, end, lines); !asked) {
@@ -211,14 +248,11 @@ HttpAnswer Api::findings(const HttpRequest& request) {
 }
 
 HttpAnswer Api::recording(const HttpRequest& request) {
-  auto meant = recordings_meant(recordings_, request);
+  const auto meant = one_recording_meant(recordings_, request);
   if (!meant) {
     return answer_of_error(meant.error());
   }
-  if (meant->size() > 1) {
-    return answer_of_error(400, "several recordings are served: say which", "?recording=NAME; GET /v1/node lists them");
-  }
-  auto file = recordings_.open_copy(meant->front(), options_.copies_folder);
+  auto file = recordings_.open_copy(*meant, options_.copies_folder);
   if (!file) {
     return answer_of_error(file.error());
   }
@@ -230,6 +264,28 @@ HttpAnswer Api::recording(const HttpRequest& request) {
   answer.headers.emplace_back("Stalltrace-Bytes", fmt::format("{}", (*pieces)->size_bytes()));
   answer.next_piece = [shared = *pieces] { return shared->next(); };
   return answer;
+}
+
+HttpAnswer Api::rows(const HttpRequest& request) {
+  const auto wanted = parse_rows_request(request.body);
+  if (!wanted) {
+    return answer_of_error(wanted.error());
+  }
+  const auto meant = one_recording_meant(recordings_, request);
+  if (!meant) {
+    return answer_of_error(meant.error());
+  }
+  const auto snapshot = recordings_.own_snapshot(*meant);
+  if (!snapshot) {
+    return answer_of_error(snapshot.error());
+  }
+  auto answer = rows_answer(**snapshot, *wanted, {.folder = options_.copies_folder, .gone = request.gone});
+  return answer ? *std::move(answer) : answer_of_error(answer.error());
+}
+
+HttpAnswer Api::mcp(const HttpRequest& request) {
+  std::call_once(mcp_made_, [this] { mcp_ = std::make_unique<mcp::Server>(recordings_, &analysis_); });
+  return mcp::answer_http(*mcp_, request);
 }
 
 }  // namespace stalltrace::serve

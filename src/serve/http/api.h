@@ -5,20 +5,27 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "model/finding.h"
+#include "serve/host_clock.h"
 #include "serve/http/message.h"
 #include "serve/http/row_lines.h"
+#include "serve/mcp/server.h"
 #include "serve/recordings.h"
 
 namespace stalltrace::serve {
 
 /// The version of the API: of paths, parameters and what answers mean.
 inline constexpr int kApiVersion = 1;
+
+/// The answer to a request for what a version of the API has not. It names the version: a client of another one shows
+/// this as the reason why a node failed.
+HttpAnswer nothing_at_this_path(int api_version);
 
 struct ApiOptions {
   RowLimits rows;                             // of one answer
@@ -27,6 +34,7 @@ struct ApiOptions {
   std::string copies_folder;                  // for copies of recordings that are being written; empty: none are made
   /// The report as `explain --json` prints it.
   std::function<std::string(const Report&)> report_to_json;
+  std::function<HostClock()> clock = read_host_clock;
 };
 
 class Api {
@@ -50,10 +58,14 @@ class Api {
   HttpAnswer query(const HttpRequest& request);
   HttpAnswer findings(const HttpRequest& request);
   HttpAnswer recording(const HttpRequest& request);
+  HttpAnswer rows(const HttpRequest& request);
+  HttpAnswer mcp(const HttpRequest& request);
 
   Recordings& recordings_;
   ApiOptions options_;
   std::timed_mutex analysis_;  // one at a time: Recordings::snapshot
+  std::once_flag mcp_made_;
+  std::unique_ptr<mcp::Server> mcp_;  // once it was asked: of thousands of nodes in one process few are
 };
 
 }  // namespace stalltrace::serve

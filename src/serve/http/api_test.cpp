@@ -73,12 +73,11 @@ TEST_F(HttpApi, AQueryEndsWhenItsClientLeaves) {
 TEST_F(HttpApi, SqlIsRunOnEachRecording) {
   const HttpAnswer answer = query("SELECT count(*) AS n, 5.0 AS real FROM collective", "");
   EXPECT_EQ(answer.status, 200);
-  EXPECT_EQ(answer.body, R"({"recording":"a.db","nodes":["node0","node1","node2","node3"],"columns":["n","real"]})"
-                         "\n[400,5.0]\n"
-                         R"({"recording":"b.db","nodes":["node0","node1","node2","node3"],"columns":["n","real"]})"
-                         "\n[400,5.0]\n"
-                         R"({"end":true,"rows":2,"truncated":false})"
-                         "\n");
+  const std::string of_both = R"("nodes":["node0","node1","node2","node3"],"runs":["1 1800000000000000000 boot",)"
+                              R"("2 1800000000000000000 boot","3 1800000000000000000 boot",)"
+                              R"("4 1800000000000000000 boot"],"columns":["n","real"]})";
+  EXPECT_EQ(answer.body, R"({"recording":"a.db",)" + of_both + "\n[400,5.0]\n" + R"({"recording":"b.db",)" + of_both +
+                             "\n[400,5.0]\n" + R"({"end":true,"rows":2,"truncated":false})" + "\n");
 }
 
 TEST_F(HttpApi, SqlOnlyReads) {
@@ -136,6 +135,33 @@ TEST_F(HttpApi, ANodeSaysWhatItServes) {
   EXPECT_GT(*at(json(get("/v1/clock").body), "now_ns").integer(), 0);
   std::filesystem::remove(folder_ / "b.db");
   EXPECT_NE(at(json(get("/v1/node").body), "recordings.1.problem").text(), nullptr);
+}
+
+TEST_F(HttpApi, RowsAreOfOneRecordingAndOfTablesThatItHas) {
+  const auto rows = [&](const std::string& body, const std::map<std::string, std::string>& parameters) {
+    return api_->answer({.method = "POST", .path = "/v1/rows", .query = parameters, .body = body});
+  };
+  const std::string body = R"({"reads":[{"table":"collective"}]})";
+  EXPECT_EQ(rows(body, {}).status, 400) << "there are two";
+  EXPECT_EQ(rows(body, {{"recording", "c.db"}}).status, 404);
+  EXPECT_EQ(rows(R"({"reads":[{"table":"sqlite_schema"}]})", {{"recording", "a.db"}}).status, 400);
+  EXPECT_EQ(rows("", {{"recording", "a.db"}}).status, 400);
+  const HttpAnswer answer = rows(body, {{"recording", "a.db"}});
+  EXPECT_EQ(answer.status, 200);
+  ASSERT_TRUE(answer.next_piece);
+  EXPECT_FALSE(answer.next_piece().value_or("").empty());
+}
+
+TEST_F(HttpApi, ANodeSaysWhatItsClocksAreAndHowFarTheyMayBeOff) {
+  HostClock clock{.now_ns = 50, .monotonic_ns = 7, .boot_id = "b", .utc_error_ns = 3};
+  Api api(*recordings_, {.clock = [&] { return clock; }});
+  EXPECT_EQ(api.answer({.method = "GET", .path = "/v1/clock"}).body,
+            "{\"api\":1,\"now_ns\":50,\"monotonic_ns\":7,\"boot_id\":\"b\"}\n");
+  EXPECT_EQ(at(json(api.answer({.method = "GET", .path = "/v1/node"}).body), "utc_error_ns"), Json(3));
+  clock.utc_error_ns.reset();
+  EXPECT_EQ(at(json(api.answer({.method = "GET", .path = "/v1/node"}).body), "utc_error_ns"), Json());
+  EXPECT_GT(read_host_clock().monotonic_ns, 0);
+  EXPECT_FALSE(read_host_clock().boot_id.empty());
 }
 
 TEST(HttpRoutes, AreThoseOfTheDescription) {
@@ -241,7 +267,7 @@ TEST(RowLines, ValuesSurvive) {
                                   -std::numeric_limits<double>::infinity(),
                                   std::string("{\"blob\":\"00\"}")};
   RowLines lines({});
-  lines.begin_recording("a.db", {"n"});
+  lines.begin_recording("a.db", {"n"}, {"1 a"});
   store::must(lines.columns(std::vector<std::string>(values.size(), "c")));
   EXPECT_TRUE(lines.row(values).value_or(false));
   Collected read;

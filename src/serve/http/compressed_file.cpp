@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <new>
 
+#include "base/read_at.h"
+
 namespace stalltrace::serve {
 namespace {
 
@@ -43,7 +45,7 @@ Result<std::string> CompressedFile::next() {
   std::string output(ZSTD_CStreamOutSize(), '\0');
   while (!ended_ && piece.size() < kPieceBytes) {
     input.resize(std::min<size_t>(kReadBytes, static_cast<size_t>(size_bytes_ - read_bytes_)));
-    const ssize_t got = input.empty() ? 0 : ::pread(file_.get(), input.data(), input.size(), read_bytes_);
+    const ssize_t got = input.empty() ? 0 : read_at(file_.get(), input.data(), input.size(), read_bytes_);
     if (got < 0 || (got == 0 && read_bytes_ < size_bytes_)) {
       return got < 0 ? Result<std::string>(fail_errno("read a recording", errno)) : fail("a recording became shorter");
     }

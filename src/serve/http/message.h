@@ -2,6 +2,7 @@
 // A request and its answer, without their transport.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -14,11 +15,18 @@
 
 namespace stalltrace::serve {
 
+/// The headers that answers depend on, in lower case. One that comes several times is one list (RFC 9110, 5.3). Host,
+/// Origin and the token are judged by the server, before there is a request.
+inline constexpr std::array<std::string_view, 5> kKeptHeaders{"accept", "content-type", "mcp-method", "mcp-name",
+                                                              "mcp-protocol-version"};
+
 struct HttpRequest {
-  std::string method;                        // "GET"
-  std::string path;                          // "/v1/query", decoded
-  std::map<std::string, std::string> query;  // "?limit=10", decoded; of two with one name the last counts
+  std::string method;                          // "GET"
+  std::string path;                            // "/v1/query", decoded
+  std::map<std::string, std::string> query;    // "?limit=10", decoded; of two with one name the last counts
+  std::map<std::string, std::string> headers;  // of kKeptHeaders, those that it has
   std::string body;
+  size_t listener = 0;                      // of a server with several, the one that was asked
   const std::atomic<bool>* gone = nullptr;  // set once nobody waits for the answer; null: not known
 };
 

@@ -110,13 +110,18 @@ Json array_of(std::span<const std::string> texts) {
 
 }  // namespace
 
-void RowLines::begin_recording(std::string name, std::vector<std::string> nodes) {
+void RowLines::begin_recording(std::string name, std::vector<std::string> nodes, std::vector<std::string> runs) {
   recording_ = std::move(name);
   nodes_ = std::move(nodes);
+  runs_ = std::move(runs);
 }
 
 Status RowLines::columns(const std::vector<std::string>& names) {
-  text_ += Json::object({{"recording", recording_}, {"nodes", array_of(nodes_)}, {"columns", array_of(names)}}).dump();
+  text_ += Json::object({{"recording", recording_},
+                         {"nodes", array_of(nodes_)},
+                         {"runs", array_of(runs_)},
+                         {"columns", array_of(names)}})
+               .dump();
   text_ += '\n';
   return {};
 }
@@ -182,10 +187,12 @@ Result<bool> read_row_lines(std::string_view text, RowLinesSink& sink) {
     const Json* name = line->find("recording");
     const auto nodes = texts_of(line->find("nodes"), 100'000);
     const auto names = texts_of(line->find("columns"), kMostColumns);
+    const auto runs = texts_of(line->find("runs"), 100'000);
     if (name == nullptr || name->text() == nullptr || !nodes || !names) {
       return wrong("of no known form");
     }
     columns = names->size();
+    sink.runs(runs ? *runs : std::vector<std::string>());
     ST_TRY(sink.recording(*name->text(), *nodes, *names));
   }
   return fail("the answer is cut short", {}, ErrorKind::kCorrupt);

@@ -29,8 +29,8 @@ class RowLines final : public RowSink {
  public:
   explicit RowLines(const RowLimits& limits) : limits_(limits) {}
 
-  /// Before the query of each recording.
-  void begin_recording(std::string name, std::vector<std::string> nodes);
+  /// Before the query of each recording. `runs`: what distinguishes its node runs from all others, in their order.
+  void begin_recording(std::string name, std::vector<std::string> nodes, std::vector<std::string> runs);
   Status columns(const std::vector<std::string>& names) override;
   Result<bool> row(std::span<const Value> values) override;
   /// All lines, with the last one.
@@ -41,6 +41,7 @@ class RowLines final : public RowSink {
   RowLimits limits_;
   std::string recording_;
   std::vector<std::string> nodes_;
+  std::vector<std::string> runs_;
   std::string text_;
   int64_t rows_ = 0;
   bool truncated_ = false;
@@ -50,6 +51,8 @@ class RowLines final : public RowSink {
 class RowLinesSink {
  public:
   virtual ~RowLinesSink() = default;
+  /// Of the recording that follows.
+  virtual void runs(std::span<const std::string> /*runs*/) {}
   /// The next rows are of this recording.
   virtual Status recording(std::string_view name, std::span<const std::string> nodes,
                            const std::vector<std::string>& columns) = 0;

@@ -16,6 +16,7 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <csignal>
+#include <deque>
 #include <exception>
 #include <optional>
 
@@ -110,10 +111,23 @@ HttpAnswer answer_of_parser(beast::error_code error) {
   return answer_of_error(400, "not a request in HTTP/1.1: " + error.message(), "");
 }
 
+std::map<std::string, std::string> kept_headers(const Header& header) {
+  std::map<std::string, std::string> kept;
+  for (const std::string_view name : kKeptHeaders) {
+    const auto [first, end] = header.equal_range(name);
+    for (auto field = first; field != end; ++field) {
+      const std::string value(field->value().data(), field->value().size());
+      const auto [known, fresh] = kept.try_emplace(std::string(name), value);
+      known->second += fresh ? "" : ", " + value;
+    }
+  }
+  return kept;
+}
+
 class BeastServer final : public HttpServer {
  public:
   BeastServer(Handler handler, ServerOptions options)
-      : handler_(std::move(handler)), options_(std::move(options)), acceptor_(io_), pool_(options_.workers) {}
+      : handler_(std::move(handler)), options_(std::move(options)), pool_(options_.workers) {}
 
   Status listen(UniqueFd listener) {
     sockaddr_storage address{};
@@ -122,13 +136,14 @@ class BeastServer final : public HttpServer {
       return fail_errno("serve", errno);
     }
     beast::error_code error;
-    acceptor_.assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), listener.get(), error);
+    acceptors_.emplace_back(io_).assign(address.ss_family == AF_INET6 ? tcp::v6() : tcp::v4(), listener.get(), error);
     if (error) {
       return fail("serve: " + error.message());
     }
     static_cast<void>(listener.release());
-    return options_.tls ? use_tls() : Status();
+    return {};
   }
+  Status prepare() { return options_.tls ? use_tls() : Status(); }
 
   void run(bool until_signals) override {
     asio::signal_set signals(io_);
@@ -141,7 +156,9 @@ class BeastServer final : public HttpServer {
       }
       signals.async_wait([this](beast::error_code error, int /*number*/) { error ? void() : io_.stop(); });
     }
-    asio::co_spawn(io_, accept(), asio::detached);
+    for (size_t i = 0; i < acceptors_.size(); ++i) {
+      asio::co_spawn(io_, accept(i), asio::detached);
+    }
     io_.run();
   }
 
@@ -164,9 +181,9 @@ class BeastServer final : public HttpServer {
     return error ? Status(fail("use the certificate: " + error.message())) : Status();
   }
 
-  awaitable<void> accept() {
+  awaitable<void> accept(size_t listener) {
     for (;;) {
-      auto [error, socket] = co_await acceptor_.async_accept(kAwait);
+      auto [error, socket] = co_await acceptors_[listener].async_accept(kAwait);
       if (error) {
         asio::steady_timer pause(io_, kAfterAcceptError);  // no descriptor is left: some will be closed
         co_await pause.async_wait(kAwait);
@@ -177,7 +194,7 @@ class BeastServer final : public HttpServer {
         continue;
       }
       ++connections_;
-      asio::co_spawn(io_, serve(std::move(socket)), [this](std::exception_ptr) { --connections_; });
+      asio::co_spawn(io_, serve(std::move(socket), listener), [this](std::exception_ptr) { --connections_; });
     }
   }
 
@@ -192,17 +209,17 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  awaitable<void> serve(tcp::socket socket) {
+  awaitable<void> serve(tcp::socket socket, size_t listener) {
     const auto channel = make_channel(std::move(socket), tls_ ? &*tls_ : nullptr);
     channel->expires_after(options_.request_limit);
     const auto error = co_await channel->accept_tls();
     if (!error) {
-      co_await talk(*channel);
+      co_await talk(*channel, listener);
       co_await channel->finish();
     }
   }
 
-  awaitable<void> talk(Channel& channel) {
+  awaitable<void> talk(Channel& channel, size_t listener) {
     std::string received;
     for (bool more = true; more;) {
       Parser parser;
@@ -218,7 +235,7 @@ class BeastServer final : public HttpServer {
                               .keep = !answer && parser.keep_alive()};
       if (!answer) {
         channel.never_expires();  // the handler has limits of its own
-        answer = co_await answer_of(channel, parser.release());
+        answer = co_await answer_of(channel, parser.release(), listener);
       }
       more = co_await send(channel, *std::move(answer), envelope) && envelope.keep;
     }
@@ -274,8 +291,11 @@ class BeastServer final : public HttpServer {
     std::atomic<bool> gone = false;
   };
 
-  awaitable<HttpAnswer> answer_of(Channel& channel, http::request<http::string_body> message) {
-    HttpRequest request{.method = std::string(message.method_string()), .body = std::move(message.body())};
+  awaitable<HttpAnswer> answer_of(Channel& channel, http::request<http::string_body> message, size_t listener) {
+    HttpRequest request{.method = std::string(message.method_string()),
+                        .headers = kept_headers(message),
+                        .body = std::move(message.body()),
+                        .listener = listener};
     const auto target = message.target();
     if (Status read = read_target({target.data(), target.size()}, request); !read) {
       co_return answer_of_error(read.error());
@@ -364,7 +384,7 @@ class BeastServer final : public HttpServer {
   Handler handler_;
   ServerOptions options_;
   asio::io_context io_{1};
-  tcp::acceptor acceptor_;
+  std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;
   asio::thread_pool pool_;
   size_t connections_ = 0;
@@ -374,8 +394,18 @@ class BeastServer final : public HttpServer {
 }  // namespace
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(UniqueFd listener, Handler handler, ServerOptions options) {
+  std::vector<UniqueFd> one;
+  one.push_back(std::move(listener));
+  return create(std::move(one), std::move(handler), std::move(options));
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(std::vector<UniqueFd> listeners, Handler handler,
+                                                       ServerOptions options) {
   auto server = std::make_unique<BeastServer>(std::move(handler), std::move(options));
-  ST_TRY(server->listen(std::move(listener)));
+  for (UniqueFd& listener : listeners) {
+    ST_TRY(server->listen(std::move(listener)));
+  }
+  ST_TRY(server->prepare());
   return server;
 }
 

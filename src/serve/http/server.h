@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/handle.h"
 #include "base/result.h"
@@ -38,6 +39,9 @@ class HttpServer {
 
   /// `listener` is a listening socket. `handler` is called by several threads at once.
   static Result<std::unique_ptr<HttpServer>> create(UniqueFd listener, Handler handler, ServerOptions options);
+  /// At several addresses (HttpRequest::listener); the limits are for all together.
+  static Result<std::unique_ptr<HttpServer>> create(std::vector<UniqueFd> listeners, Handler handler,
+                                                    ServerOptions options);
   /// Waits for answers that are being computed.
   virtual ~HttpServer() = default;
 

@@ -36,6 +36,20 @@ TEST(Server, AnswersRequestsOfOneConnectionInTheirOrder) {
   EXPECT_LT(second, answer.find("GET /last "));
 }
 
+TEST(Server, PassesOnTheHeadersThatAnswersDependOn) {
+  const RunningServer server([](const HttpRequest& request) {
+    HttpAnswer answer;
+    for (const auto& [name, value] : request.headers) {
+      answer.body += name + "=" + value + ";";
+    }
+    return answer;
+  });
+  const std::string answer = answer_to(
+      server.port(),
+      get("/", "Host: localhost\r\nConnection: close\r\nACCEPT: a\r\nMcp-Method: m\r\nAccept: b\r\nX: y\r\n"));
+  EXPECT_TRUE(answer.ends_with("\r\n\r\naccept=a, b;mcp-method=m;")) << answer;
+}
+
 TEST(Server, RefusesWhatIsNoRequest) {
   const RunningServer server(echo, {.most_header_bytes = 1024, .most_body_bytes = 100});
   const std::string large(2000, 'x');

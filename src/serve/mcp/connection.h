@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "serve/mcp/server.h"
 
@@ -20,7 +21,8 @@ class Connection {
   static constexpr size_t kMostWaiting = 64;
   static constexpr size_t kMostInBatch = 64;
 
-  explicit Connection(Server& server) : server_(server) {}
+  /// `session`: one that is open already.
+  explicit Connection(Server& server, Session session = {}) : server_(server), session_(std::move(session)) {}
 
   /// A line without its end. Only while !full().
   void receive(std::string_view line);

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kLegacyVersions{kNewestLegacyVersion, "2025-06-18", kBatchVersion,
                                                           "2024-11-05"};
-constexpr std::string_view kVersionKey = "io.modelcontextprotocol/protocolVersion";
 constexpr std::string_view kCapabilitiesKey = "io.modelcontextprotocol/clientCapabilities";
 constexpr std::string_view kServerKey = "io.modelcontextprotocol/serverInfo";
 constexpr int64_t kKeepMs = 300'000;

@@ -12,6 +12,8 @@
 namespace stalltrace::serve::mcp {
 
 inline constexpr std::string_view kModernVersion = "2026-07-28";
+/// Where params._meta of a request has its version, from kModernVersion on.
+inline constexpr std::string_view kVersionKey = "io.modelcontextprotocol/protocolVersion";
 inline constexpr std::string_view kNewestLegacyVersion = "2025-11-25";
 /// The only version in which several messages may be in one array.
 inline constexpr std::string_view kBatchVersion = "2025-03-26";

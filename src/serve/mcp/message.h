@@ -17,8 +17,9 @@ enum class ErrorCode : int16_t {
   kMethodNotFound = -32601,
   kInvalidParams = -32602,
   kInternalError = -32603,
-  kResourceNotFound = -32002,    // until 2025-11-25
-  kUnsupportedVersion = -32022,  // from 2026-07-28
+  kResourceNotFound = -32002,  // until 2025-11-25
+  kHeaderMismatch = -32020,    // from 2026-07-28, as the next one
+  kUnsupportedVersion = -32022,
 };
 
 struct ProtocolError {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <utility>
@@ -16,6 +17,7 @@
 namespace stalltrace::serve::mcp {
 namespace {
 
+constexpr std::chrono::seconds kWaitForTurn{20};
 constexpr std::string_view kInstructions =
     "stalltrace names the rank, the link and the cause of stalls in distributed training jobs, from recordings. "
     "Start with the tool 'health', then 'findings', then 'finding' with an id. Each answer has 'next': calls that lead "
@@ -74,7 +76,8 @@ Json success(Answer answer) {
 
 }  // namespace
 
-Server::Server(Recordings& recordings) : recordings_(recordings), tools_(all_tools()) {}
+Server::Server(Recordings& recordings, std::timed_mutex* turns)
+    : recordings_(recordings), turns_(turns), tools_(all_tools()) {}
 
 std::optional<Json> Server::answer(const Message& message, Session& session) {
   Answered<Json> result = Json();
@@ -187,6 +190,13 @@ Answered<Json> Server::call_tool(const Json& params) {
   // A wrong value is an error of the tool, not of the protocol: the model that chose it reads it and corrects itself.
   if (const std::string problem = schema::problem_with(arguments, tool->input); !problem.empty()) {
     return failure({.what = "wrong arguments: " + problem, .remedy = "see the tool's inputSchema"});
+  }
+  std::unique_lock<std::timed_mutex> turn;
+  if (turns_ != nullptr) {
+    turn = std::unique_lock(*turns_, kWaitForTurn);
+    if (!turn) {
+      return failure({.what = "another analysis is still running", .remedy = "call it again later"});
+    }
   }
   Result<Answer> answer = tool->call(recordings_, arguments);
   return answer ? success(*std::move(answer)) : failure(answer.error());

@@ -3,6 +3,7 @@
 // and passes messages.
 #pragma once
 
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -13,11 +14,12 @@
 
 namespace stalltrace::serve::mcp {
 
-/// One thread at a time.
+/// One thread at a time; with turns, several at once.
 class Server {
  public:
-  /// `recordings` must outlive the server.
-  explicit Server(Recordings& recordings);
+  /// `recordings` must outlive the server, as must `turns`: a thread holds it while it reads recordings, a tool waits
+  /// for it. Null: nobody else reads them.
+  explicit Server(Recordings& recordings, std::timed_mutex* turns = nullptr);
 
   /// Answers a request; none for a notification. `session` changes by `initialize`.
   std::optional<Json> answer(const Message& message, Session& session);
@@ -31,6 +33,7 @@ class Server {
   Answered<Json> call_tool(const Json& params);
 
   Recordings& recordings_;
+  std::timed_mutex* turns_;
   std::vector<Tool> tools_;
 };
 

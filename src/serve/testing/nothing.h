@@ -14,6 +14,9 @@ class NoRecordings final : public Recordings {
  public:
   std::vector<Info> list() override { return {}; }
   Result<std::shared_ptr<Snapshot>> snapshot(std::string_view /*name*/) override { return fail("there is nothing"); }
+  Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view /*name*/) override {
+    return fail("there is nothing");
+  }
   Status query(std::string_view /*name*/, std::string_view /*sql*/, const QueryEnd& /*end*/,
                RowSink& /*sink*/) override {
     return fail("there is nothing");

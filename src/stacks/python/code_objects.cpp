@@ -16,7 +16,7 @@ constexpr size_t kMostTable = 1U << 20;    // bytes of one code object's table
 constexpr size_t kMostTables = 32U << 20;  // of all tables
 constexpr size_t kMostCodeObjects = 20'000;
 constexpr int64_t kMostInstructions = 64LL << 20;  // bytes
-constexpr int kReadings = 6;                       // most readings of one code object
+constexpr int kCodeReadings = 6;                   // most readings of one code object
 constexpr std::string_view kCodeTypeName{"code\0", 5};
 
 void append_utf8(std::string& text, uint32_t code) {
@@ -127,7 +127,7 @@ void CodeObjects::learn(std::span<const uint64_t> addresses) {
       open.try_emplace(address);
     }
   }
-  for (int i = 0; i < kReadings && !open.empty() && !memory_.exhausted(); ++i) {
+  for (int i = 0; i < kCodeReadings && !open.empty() && !memory_.exhausted(); ++i) {
     memory_.forget();
     for (auto entry = open.begin(); entry != open.end();) {
       auto now = read(entry->first);

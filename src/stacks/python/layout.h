@@ -47,6 +47,16 @@ struct Layout {
   uint32_t frame_owner = kAbsent;        // from 3.11: char
   uint32_t frame_trace = kAbsent;        // 3.9: if not null, frame_line is the line
   uint32_t frame_line = kAbsent;         // 3.10: the line, if not 0
+  // PyFrameObject (internal/pycore_frame.h), from 3.11: the object of a frame, which points to the frame
+  uint32_t frame_object_frame = kAbsent;
+  // Exceptions: PyThreadState; PyBaseExceptionObject (cpython/pyerrors.h); PyTracebackObject (cpython/traceback.h)
+  uint32_t thread_exception = kAbsent;  // to 3.11 the type of the one that is being raised, from 3.12 the exception
+  uint32_t thread_traceback = kAbsent;  // to 3.11
+  uint32_t exception_traceback = kAbsent;
+  uint32_t traceback_next = kAbsent;         // the frame that was called
+  uint32_t traceback_frame = kAbsent;        // the frame's object
+  uint32_t traceback_instruction = kAbsent;  // int, bytes from the first instruction
+  uint32_t traceback_line = kAbsent;         // int; from 3.12 -1 until somebody asks for it
   // PyObject, PyTypeObject (object.h, cpython/object.h)
   uint32_t object_type = kAbsent;
   uint32_t type_name = kAbsent;

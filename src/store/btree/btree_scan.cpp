@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/btree/btree_scan.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <limits>
+
+#include "base/read_at.h"
 
 namespace stalltrace::store {
 namespace {
@@ -22,6 +25,16 @@ Fallback BtreeScan::each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf&
   last_id_ = std::numeric_limits<int64_t>::min();
   pages_left_ = table_->pages;
   visit_ = &visit;
+  if (!table_->fd) {
+    opened_ = UniqueFd(::open(table_->path.c_str(), O_RDONLY | O_CLOEXEC));
+  }
+  fd_ = table_->fd ? table_->fd.get() : opened_.get();
+  const Fallback met = visit_tree();
+  opened_.reset();
+  return met;
+}
+
+Fallback BtreeScan::visit_tree() {
   if (!load(0, table_->root, 1)) {
     return Fallback::kPageTree;
   }
@@ -40,7 +53,7 @@ bool BtreeScan::load(size_t level, uint32_t page, uint32_t count) {
     buffer.resize(bytes + kReadBehind);
   }
   const auto offset = static_cast<off_t>(page - 1) * table_->page_size;
-  return ::pread(table_->fd.get(), buffer.data(), bytes, offset) == static_cast<ssize_t>(bytes);
+  return read_at(fd_, buffer.data(), bytes, offset) == static_cast<ssize_t>(bytes);
 }
 
 /// The children, of the page at `level`, that hold wanted ids.

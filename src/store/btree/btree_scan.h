@@ -48,6 +48,7 @@ class BtreeScan {
   using VisitLeaf = std::function<Fallback(std::span<const Cell>)>;
 
   Fallback each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf& visit);
+  Fallback visit_tree();
   bool load(size_t level, uint32_t page, uint32_t count);
   Fallback interior(size_t level);
   Fallback leaf(const uint8_t* page);
@@ -56,6 +57,8 @@ class BtreeScan {
   static constexpr uint32_t kMostAtOnce = 16;
 
   std::shared_ptr<const BtreeTable> table_;
+  UniqueFd opened_;  // where the table does not keep its file open
+  int fd_ = -1;
   RecordReader record_;
   std::array<std::vector<uint8_t>, kMostLevels + 1> levels_;  // pages on the way down; at a leaf, also neighbours
   std::vector<Cell> cells_;

@@ -11,7 +11,9 @@
 #include <bit>
 #include <limits>
 
+#include "base/read_at.h"
 #include "store/btree/file_numbers.h"
+#include "store/sqlite/open.h"
 
 namespace stalltrace::store {
 namespace {
@@ -20,7 +22,7 @@ namespace {
 bool read_header(BtreeTable& table) {
   std::array<uint8_t, 100> header{};
   struct stat status {};
-  if (::pread(table.fd.get(), header.data(), header.size(), 0) != static_cast<ssize_t>(header.size()) ||
+  if (read_at(table.fd.get(), header.data(), header.size(), 0) != static_cast<ssize_t>(header.size()) ||
       ::fstat(table.fd.get(), &status) != 0) {
     return false;
   }
@@ -70,9 +72,8 @@ Result<bool> find_columns(Database& db, std::string_view name, std::string_view 
 }  // namespace
 
 Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::string_view id_column,
-                                    const std::vector<std::string>& columns) {
-  const char* file = sqlite3_db_filename(db.get(), "main");
-  if (file == nullptr || sqlite3_uri_boolean(file, "immutable", 0) == 0) {
+                                    const std::vector<std::string>& columns, KeepsOpen keeps) {
+  if (!is_opened_complete(db)) {
     return FoundTable{nullptr, Fallback::kOpenFile};
   }
   auto table = std::make_shared<BtreeTable>();
@@ -86,9 +87,16 @@ Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::st
   if (!plain) {
     return FoundTable{nullptr, Fallback::kTableLayout};
   }
-  table->fd = UniqueFd(::open(file, O_RDONLY | O_CLOEXEC));
-  if (!table->fd || !read_header(*table)) {
+  table->path = db.path();
+  table->fd = UniqueFd(::open(table->path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!table->fd) {
+    return FoundTable{nullptr, Fallback::kRefused};
+  }
+  if (!read_header(*table)) {
     return FoundTable{nullptr, Fallback::kFileHeader};
+  }
+  if (keeps == KeepsOpen::kNo) {
+    table->fd.reset();
   }
   return FoundTable{std::move(table), Fallback::kNone};
 }

@@ -24,7 +24,8 @@ namespace stalltrace::store {
 
 /// The location of a table in its file. Immutable after its creation, so threads can share it.
 struct BtreeTable {
-  UniqueFd fd;
+  std::string path;
+  UniqueFd fd;  // empty: opened for each reading
   uint32_t page_size = 0;
   uint32_t usable = 0;  // usable bytes of a page
   uint32_t pages = 0;
@@ -42,8 +43,11 @@ struct FoundTable {
   Fallback reason = Fallback::kNone;
 };
 
+/// Whether a table has its file open all the time.
+enum class KeepsOpen : bool { kNo, kYes };
+
 /// Finds `table` of `db` with these columns.
 Result<FoundTable> find_btree_table(Database& db, std::string_view table, std::string_view id_column,
-                                    const std::vector<std::string>& columns);
+                                    const std::vector<std::string>& columns, KeepsOpen keeps = KeepsOpen::kYes);
 
 }  // namespace stalltrace::store

@@ -11,6 +11,8 @@ std::string_view to_text(Fallback fallback) {
       return "the file was not closed";
     case Fallback::kTableLayout:
       return "a table declared in another way";
+    case Fallback::kRefused:
+      return "the file could not be opened again";
     case Fallback::kFileHeader:
       return "a file header that is not the usual one";
     case Fallback::kPageTree:

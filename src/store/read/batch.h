@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "model/source.h"
 #include "store/btree/btree_scan.h"
 #include "store/read/node_runs.h"
+#include "store/read/open_files.h"
 #include "store/read/plausible.h"
 #include "store/read/row_group.h"
 #include "store/schema/select.h"
@@ -24,11 +27,13 @@ namespace stalltrace::store {
 
 /// One table of one file, shared by all its readers.
 struct TableHandle {
-  std::string path;  // for error messages
-  Database* db = nullptr;
-  std::shared_ptr<const BtreeTable> pages;                  // null: read with SQL
-  Statement select;                                         // reads ids in [?, ?)
-  std::mutex mutex;                                         // held while db and select are used
+  std::string path;                         // for error messages
+  std::shared_ptr<const BtreeTable> pages;  // null: read with SQL
+  std::string sql;                          // reads ids in [?, ?)
+  std::function<Result<OpenFiles::Use>()> open;
+  std::optional<OpenFiles::Use> use;                        // none until rows are read with SQL
+  Statement select;                                         // the same
+  std::mutex mutex;                                         // held while use and select are used
   FallbackCounts* fallbacks = nullptr;                      // null: not counted
   int64_t most_rows = std::numeric_limits<int64_t>::max();  // upper bound for a file of its size
   std::atomic<int64_t> left_out = 0;                        // rows with impossible values
@@ -97,6 +102,10 @@ class Batch {
 
   Status read_with_sql(int64_t first_id, int64_t end_id) {
     const std::lock_guard lock(access_->mutex);
+    if (!access_->select) {
+      ST_ASSIGN(access_->use, access_->open());
+      ST_ASSIGN(access_->select, access_->use->db().prepare(access_->sql));
+    }
     access_->select.bind(1, first_id);
     access_->select.bind(2, end_id);
     int code = SQLITE_DONE;
@@ -109,9 +118,9 @@ class Batch {
       extract(access_->select, row);
       keep(row);
     }
-    Status status = code == SQLITE_DONE
-                        ? Status()
-                        : fail_sqlite(access_->db->get(), fmt::format("{}: {}", access_->path, EventTraits<T>::kTable));
+    Status status = code == SQLITE_DONE ? Status()
+                                        : fail_sqlite(access_->use->db().get(),
+                                                      fmt::format("{}: {}", access_->path, EventTraits<T>::kTable));
     access_->select.reset();
     return status;
   }

@@ -35,11 +35,16 @@ class Cursor {
   /// Makes the first block the current one. The cursor and `workers` must not move until the end; `workers` is
   /// destroyed first.
   Status start(ThreadPool& workers) {
+    begin(workers);
+    return fill();
+  }
+
+  /// The first part of start(): has the first batches read and does not wait for them.
+  void begin(ThreadPool& workers) {
     workers_ = &workers;
     for (Slot& slot : slots_) {
       order(slot);
     }
-    return fill();
   }
 
   /// Makes the next block the current one; an empty block means the end.

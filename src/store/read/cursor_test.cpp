@@ -46,11 +46,10 @@ class CursorTest : public ::testing::Test {
     const std::vector<std::string> columns = column_names<Collective>();
     TableHandle access;
     access.path = path_;
-    access.db = &db;
     access.pages = must(find_btree_table(db, "collective", "event_id", columns)).table;
     EXPECT_NE(access.pages, nullptr);
-    access.select =
-        must(db.prepare(must(select_sql(db, "collective", columns)) + " AND event_id >= ? AND event_id < ?"));
+    access.sql = must(select_sql(db, "collective", columns)) + " AND event_id >= ? AND event_id < ?";
+    access.open = [&db]() -> Result<OpenFiles::Use> { return OpenFiles::Use(db); };
     const NodeRun part{.stored = kNode, .shown = kNode, .first_id = 0, .end_id = kForever};
     std::vector<RowGroup> row_groups = must(row_groups_of(db, "collective", part, range));
     row_group_count_ = row_groups.size();

@@ -15,13 +15,18 @@ namespace {
 
 using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;
 
-constexpr size_t kMostRuns = 16'384;        // in one file; each takes some 20 KiB while a table is read
 constexpr size_t kMostRunsInAll = 1 << 20;  // far fewer than there are ids
 
 struct Run {
   RunKey key;
   NodeRun part;
 };
+
+/// One agent's run has its boot and its start; its id may have been changed by a merge.
+RunKey key_of(NodeId id, std::string name, std::string boot_id, int64_t started_ns) {
+  const bool known = !boot_id.empty() && started_ns != 0;
+  return {known ? 0 : id, std::move(name), std::move(boot_id), started_ns};
+}
 
 /// Every node of one file, by id, including those without a row in `node`.
 Result<std::vector<Run>> runs_of(Database& db, size_t file) {
@@ -37,11 +42,12 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
   int code = SQLITE_DONE;
   while ((code = statement.step()) == SQLITE_ROW) {
     if (statement.integer(0) < 0 || statement.integer(0) >= int64_t{1} << kNodeIdBits ||
-        (!runs.empty() && statement.integer(0) <= runs.back().part.stored) || runs.size() >= kMostRuns) {
-      return fail(fmt::format("{}: {}", db.path(),
-                              runs.size() >= kMostRuns ? fmt::format("holds more than {} node runs", kMostRuns)
-                                                       : fmt::format("{} is no node's id", statement.integer(0))),
-                  "give the recordings of one job; this one is damaged, or was altered", ErrorKind::kCorrupt);
+        (!runs.empty() && statement.integer(0) <= runs.back().part.stored) || runs.size() >= kMostRunsOfFile) {
+      return fail(
+          fmt::format("{}: {}", db.path(),
+                      runs.size() >= kMostRunsOfFile ? fmt::format("holds more than {} node runs", kMostRunsOfFile)
+                                                     : fmt::format("{} is no node's id", statement.integer(0))),
+          "give the recordings of one job; this one is damaged, or was altered", ErrorKind::kCorrupt);
     }
     const auto id = static_cast<NodeId>(statement.integer(0));
     NodeRun part{.file = file,
@@ -51,7 +57,8 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
                  .end_id = 0,
                  .rows = statement.integer(4),
                  .runs_in_file = 0};
-    runs.push_back({RunKey(id, statement.text(1), statement.text(2), statement.integer(3)), part});
+    runs.push_back(
+        {key_of(id, std::string(statement.text(1)), std::string(statement.text(2)), statement.integer(3)), part});
   }
   if (code != SQLITE_DONE) {
     return fail_sqlite(db.get(), db.path() + ": nodes");
@@ -81,12 +88,25 @@ NodeId free_id(NodeId taken, const std::set<NodeId>& used) {
 Status NodePlan::add(Database& db, size_t file) {
   ST_ASSIGN(const std::vector<Run> runs, runs_of(db, file));
   for (const Run& run : runs) {
-    const auto [known, is_new] = kept_.try_emplace(run.key, run.part);
-    if (!is_new && run.part.rows > known->second.rows) {
-      known->second = run.part;
-    }
+    keep(run.key, run.part);
   }
   return {};
+}
+
+void NodePlan::add(const Node& node, const NodeRun& part) {
+  keep(key_of(node.node_id, node.name, node.boot_id, node.started_ns), part);
+}
+
+void NodePlan::keep(const RunKey& key, const NodeRun& part) {
+  auto [known, is_new] = kept_.try_emplace(key, part);
+  if (!is_new && known->second.file == part.file) {  // two runs, since no file has one twice
+    RunKey other = key;
+    std::get<NodeId>(other) = part.stored;
+    std::tie(known, is_new) = kept_.try_emplace(std::move(other), part);
+  }
+  if (!is_new && part.rows > known->second.rows) {
+    known->second = part;
+  }
 }
 
 Result<std::vector<NodeRun>> NodePlan::parts() const {
@@ -98,7 +118,7 @@ Result<std::vector<NodeRun>> NodePlan::parts() const {
   for (const auto& [key, part] : kept_) {
     parts.push_back(part);
   }
-  std::stable_sort(parts.begin(), parts.end(), [](const NodeRun& a, const NodeRun& b) { return a.file < b.file; });
+  std::ranges::sort(parts, {}, [](const NodeRun& part) { return std::pair(part.file, part.stored); });
   std::set<NodeId> used;
   for (const NodeRun& part : parts) {
     used.insert(part.stored);

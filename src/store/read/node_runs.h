@@ -24,17 +24,23 @@ struct NodeRun {
   size_t runs_in_file = 0;
 };
 
-/// Decides which file each run is read from. Several copies of a node run (same id, name, boot and start) are read
-/// once, from the file with the most rows.
+inline constexpr size_t kMostRunsOfFile = 16'384;  // each takes some 20 KiB while a table is read
+
+/// Decides which file each run is read from. Several copies of a node run (same name, boot and start; also the same id
+/// where boot or start are not known) are read once, from the file with the most rows.
 class NodePlan {
  public:
   /// Adds the runs of the next file. `db` may be closed afterwards.
   Status add(Database& db, size_t file);
+  /// Adds a run of which another source has the rows: `part` as such a file's would be.
+  void add(const Node& node, const NodeRun& part);
   /// The parts to read, with files in the order of their addition.
   [[nodiscard]] Result<std::vector<NodeRun>> parts() const;
 
  private:
   using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;  // id, name, boot, start
+  void keep(const RunKey& key, const NodeRun& part);
+
   std::map<RunKey, NodeRun> kept_;
 };
 

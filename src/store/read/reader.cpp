@@ -5,41 +5,35 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <queue>
 #include <thread>
+#include <utility>
 
-#include "base/process/descriptor_limit.h"
 #include "base/text.h"
+#include "model/streams/node_streams.h"
 #include "store/read/cursor.h"
-#include "store/sqlite/open.h"
+#include "store/read/open_files.h"
 
 namespace stalltrace::store {
 namespace {
 
-class RecordingSource final : public OpenRecordings {
+class RecordingSource final : public OpenRecordings, public NodeStreams {
  public:
   static Result<std::unique_ptr<OpenRecordings>> open(std::span<const std::string> paths, ReadReport* report) {
-    auto source = std::unique_ptr<RecordingSource>(new RecordingSource);
+    auto source = std::unique_ptr<RecordingSource>(new RecordingSource(OpenFiles::for_reading(paths.size())));
     source->report_ = report;
-    ST_TRY(allow_open_files(paths.size() * kDescriptorsOfFile + kOtherDescriptors,
-                            fmt::format("{} recordings at once", paths.size()), "merge some of them first"));
     NodePlan nodes;
     for (const std::string& path : paths) {
-      ST_ASSIGN(Database db, open_for_reading(path));
-      ST_TRY(nodes.add(db, source->files_.size()));
-      source->files_.push_back(std::move(db));
-      source->paths_.push_back(path);
+      ST_ASSIGN(OpenFiles::Use file, source->files_.add(path));
+      ST_TRY(nodes.add(file.db(), source->files_.size() - 1));
     }
     ST_ASSIGN(source->parts_, nodes.parts());
     return source;
   }
 
-  void begin_request() override {
-    for (Database& db : files_) {
-      db.restart_guard();
-    }
-  }
+  void begin_request() override { files_.restart_guards(); }
 
   Status read_state(AnyRows rows) override {
     return std::visit([this]<typename T>(std::vector<T>* all) { return read_rows(*all); }, rows);
@@ -47,30 +41,37 @@ class RecordingSource final : public OpenRecordings {
   Status read_stream(TimeRange range, AnyVisitor visitor) override {
     return std::visit([&]<typename T>(const Visitor<T>* visit) { return read_in_order(range, *visit); }, visitor);
   }
+  Status read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) override {
+    return std::visit(
+        [&]<typename T>(const Visitor<T>* visit) { return read_one_after_the_other(range, nodes, *visit); }, visitor);
+  }
 
  private:
-  RecordingSource() = default;
+  explicit RecordingSource(OpenFiles files) : files_(std::move(files)) {}
 
   /// The rows of every node run, file by file.
   template <typename T>
   Status read_rows(std::vector<T>& rows) {
     int64_t left_out = 0;
-    Statement select;  // for the file of the last part
+    std::optional<OpenFiles::Use> use;  // of the file of the last part
+    Statement select;
     std::optional<size_t> selects_from;
     int64_t most = 0;
     for (const NodeRun& part : parts_) {
-      Database& db = files_[part.file];
+      const std::string& path = files_.path(part.file);
       if (selects_from != part.file) {
-        ST_ASSIGN(const std::string sql, select_sql(db, EventTraits<T>::kTable, column_names<T>()));
-        ST_ASSIGN(select, db.prepare(sql + " AND node_id = ?"));
+        select = Statement();
+        ST_ASSIGN(use, files_.use(part.file));
+        ST_ASSIGN(const std::string sql, select_sql(use->db(), EventTraits<T>::kTable, column_names<T>()));
+        ST_ASSIGN(select, use->db().prepare(sql + " AND node_id = ?"));
         selects_from = part.file;
-        most = most_rows(paths_[part.file]);
+        most = most_rows(path);
       }
       select.bind(1, static_cast<int64_t>(part.stored));
       int code = SQLITE_DONE;
       for (int64_t count = 0; (code = select.step()) == SQLITE_ROW; ++count) {
         if (count > most) {
-          return fail_more_rows(paths_[part.file], EventTraits<T>::kTable);
+          return fail_more_rows(path, EventTraits<T>::kTable);
         }
         extract(select, rows.emplace_back());
         rows.back().node_id = part.shown;
@@ -80,7 +81,7 @@ class RecordingSource final : public OpenRecordings {
         }
       }
       if (code != SQLITE_DONE) {
-        return with_context(paths_[part.file], fail_sqlite(db.get(), EventTraits<T>::kTable).error());
+        return with_context(path, fail_sqlite(use->db().get(), EventTraits<T>::kTable).error());
       }
       select.reset();
     }
@@ -89,29 +90,73 @@ class RecordingSource final : public OpenRecordings {
   }
   Status read_rows(std::vector<Stack>& stacks);
 
-  /// Streams a table. Each file is read in a transaction, so that its segments match its rows while a tracer writes.
+  /// One table of one file while it is streamed: in a transaction, so that its segments match its rows while a tracer
+  /// writes.
+  struct FileTable {
+    std::optional<Transaction> snapshot;
+    TableHandle table;
+    std::vector<std::pair<NodeRun, std::vector<RowGroup>>> parts;  // those with rows in the range
+  };
+
+  /// Opens the table for the parts [begin, end), all of one file.
+  template <typename T>
+  Status open_table(size_t begin, size_t end, TimeRange range, const std::set<NodeId>* nodes, KeepsOpen keeps,
+                    FileTable& out) {
+    const size_t file = parts_[begin].file;
+    ST_ASSIGN(OpenFiles::Use use, files_.use(file));
+    if (!files_.is_complete(file)) {
+      ST_ASSIGN(Transaction snapshot, Transaction::begin(use.db()));
+      out.snapshot.emplace(std::move(snapshot));
+    }
+    for (size_t i = begin; i < end; ++i) {
+      if (nodes != nullptr && !nodes->contains(parts_[i].shown)) {
+        continue;
+      }
+      ST_ASSIGN(std::vector<RowGroup> groups, row_groups_of(use.db(), EventTraits<T>::kTable, parts_[i], range));
+      if (!groups.empty()) {
+        out.parts.emplace_back(parts_[i], std::move(groups));
+      }
+    }
+    return out.parts.empty() ? Status() : access<T>(file, use.db(), keeps, out.table);
+  }
+
+  /// The first part of the next file.
+  [[nodiscard]] size_t end_of_file(size_t part) const {
+    const size_t file = parts_[part].file;
+    while (part < parts_.size() && parts_[part].file == file) {
+      ++part;
+    }
+    return part;
+  }
+
   template <typename T>
   Status read_in_order(TimeRange range, const Visitor<T>& visit) {
-    std::vector<Transaction> snapshots;
-    std::deque<TableHandle> tables;  // a deque, because tables must not move
-    for (size_t file = 0; file < files_.size(); ++file) {
-      ST_ASSIGN(Transaction snapshot, Transaction::begin(files_[file]));
-      snapshots.push_back(std::move(snapshot));
-      ST_TRY(access<T>(file, tables.emplace_back()));
-    }
-    std::vector<std::vector<RowGroup>> row_groups;
+    const KeepsOpen keeps = files_.have_room_for(files_.size()) ? KeepsOpen::kYes : KeepsOpen::kNo;
+    std::deque<FileTable> tables;  // a deque, because tables must not move
     size_t row_group_count = 0;
-    for (const NodeRun& part : parts_) {
-      ST_ASSIGN(row_groups.emplace_back(), row_groups_of(files_[part.file], EventTraits<T>::kTable, part, range));
-      row_group_count += row_groups.back().size();
+    size_t runs = 0;
+    for (size_t begin = 0; begin < parts_.size();) {
+      const size_t end = end_of_file(begin);
+      FileTable& table = tables.emplace_back();
+      ST_TRY(open_table<T>(begin, end, range, nullptr, keeps, table));
+      for (const auto& [part, groups] : table.parts) {
+        row_group_count += groups.size();
+        ++runs;
+      }
+      if (table.parts.empty()) {
+        tables.pop_back();
+      }
+      begin = end;
     }
-    const bool ahead = row_group_count > kFewRowGroups && parts_.size() <= kMostAhead;
+    const bool ahead = row_group_count > kFewRowGroups && runs <= kMostAhead;
     const size_t threads = ahead ? helpers() : 0;
-    const typename Cursor<T>::PrefetchPolicy pace{
-        ahead ? kBatchRowGroups : 1, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / parts_.size())};
+    const typename Cursor<T>::PrefetchPolicy pace{ahead ? kBatchRowGroups : 1,
+                                                  threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / runs)};
     std::deque<Cursor<T>> cursors;  // a deque, because cursors must not move
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      cursors.emplace_back(tables[parts_[i].file], parts_[i], std::move(row_groups[i]), range, pace);
+    for (FileTable& table : tables) {
+      for (auto& [part, groups] : table.parts) {
+        cursors.emplace_back(table.table, part, std::move(groups), range, pace);
+      }
     }
     ThreadPool workers(threads);
     for (Cursor<T>& cursor : cursors) {
@@ -119,11 +164,53 @@ class RecordingSource final : public OpenRecordings {
     }
     Status visited = cursors.size() == 1 ? visit_one(cursors.front(), visit) : visit_merged(cursors, visit);
     int64_t left_out = 0;
-    for (const TableHandle& table : tables) {
-      left_out += table.left_out;
+    for (const FileTable& table : tables) {
+      left_out += table.table.left_out;
     }
     note_left_out(EventTraits<T>::kTable, left_out);
     return visited;
+  }
+
+  /// Reads one node run after the other while the first batches of the next few are read.
+  template <typename T>
+  Status read_one_after_the_other(TimeRange range, const std::set<NodeId>* nodes, const Visitor<T>& visit) {
+    struct OpenRun {
+      std::shared_ptr<FileTable> file;
+      Cursor<T> cursor;
+    };
+    const size_t threads = parts_.empty() ? 0 : helpers();
+    const size_t at_once = std::min(parts_.size(), threads + 1);  // node runs of which batches are read
+    const typename Cursor<T>::PrefetchPolicy pace{
+        kBatchRowGroups, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / at_once)};
+    std::deque<OpenRun> runs;  // a deque, because cursors must not move
+    ThreadPool workers(threads);
+    int64_t left_out = 0;
+    const auto finish_first = [&]() -> Status {
+      ST_TRY(runs.front().cursor.fill());
+      ST_TRY(visit_one(runs.front().cursor, visit));
+      const std::shared_ptr<FileTable> file = std::move(runs.front().file);
+      runs.pop_front();
+      left_out += file.use_count() == 1 ? file->table.left_out.load() : 0;
+      return {};
+    };
+    for (size_t begin = 0; begin < parts_.size();) {
+      const size_t end = end_of_file(begin);
+      const auto file = std::make_shared<FileTable>();
+      ST_TRY(open_table<T>(begin, end, range, nodes, KeepsOpen::kYes, *file));
+      for (auto& [part, groups] : file->parts) {
+        runs.push_back({file, Cursor<T>(file->table, part, std::move(groups), range, pace)});
+        runs.back().cursor.begin(workers);
+        while (runs.size() > threads + 1) {
+          ST_TRY(finish_first());
+        }
+      }
+      begin = end;
+    }
+    while (!runs.empty()) {
+      ST_TRY(finish_first());
+    }
+    note_left_out(EventTraits<T>::kTable, left_out);
+    return {};
   }
 
   /// A table may be read several times: keeps the largest number of left-out rows.
@@ -135,19 +222,19 @@ class RecordingSource final : public OpenRecordings {
   }
 
   template <typename T>
-  Status access(size_t file, TableHandle& table) {
+  Status access(size_t file, Database& db, KeepsOpen keeps, TableHandle& table) {
     const std::vector<std::string> columns = column_names<T>();
-    table.path = paths_[file];
-    table.db = &files_[file];
-    ST_ASSIGN(FoundTable found, find_btree_table(files_[file], EventTraits<T>::kTable, kIdColumn<T>, columns));
+    table.path = files_.path(file);
+    ST_ASSIGN(FoundTable found, find_btree_table(db, EventTraits<T>::kTable, kIdColumn<T>, columns, keeps));
     table.pages = std::move(found.table);
     table.fallbacks = report_ != nullptr ? &report_->fallbacks : nullptr;
-    table.most_rows = most_rows(paths_[file]);
+    table.most_rows = most_rows(table.path);
     if (table.pages == nullptr) {
       table.count(found.reason);
     }
-    ST_ASSIGN(const std::string sql, select_sql(files_[file], EventTraits<T>::kTable, columns));
-    ST_ASSIGN(table.select, files_[file].prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>)));
+    ST_ASSIGN(const std::string sql, select_sql(db, EventTraits<T>::kTable, columns));
+    table.sql = fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>);
+    table.open = [this, file] { return files_.use(file); };
     return {};
   }
 
@@ -202,16 +289,13 @@ class RecordingSource final : public OpenRecordings {
   /// Number of threads in addition to the caller's. More would only wait for the analysis.
   static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
 
-  static constexpr size_t kDescriptorsOfFile = 4;  // SQLite's for file, log and index; the page reader's
-  static constexpr size_t kOtherDescriptors = 64;
   static constexpr size_t kBatchRowGroups = 2;  // some 2,000 rows: enough to be worth waking a thread
   static constexpr size_t kMostHelpers = 3;
   static constexpr size_t kMostAhead = 64;     // with more node runs, reading batches ahead would take too much memory
   static constexpr size_t kFewRowGroups = 16;  // too few to be worth a thread
 
-  std::vector<std::string> paths_;
-  std::vector<Database> files_;
-  std::vector<NodeRun> parts_;
+  OpenFiles files_;
+  std::vector<NodeRun> parts_;  // by file
   ReadReport* report_ = nullptr;
 };
 
@@ -219,20 +303,21 @@ class RecordingSource final : public OpenRecordings {
 Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
   std::map<int64_t, Stack> found;
   for (size_t file = 0; file < files_.size(); ++file) {
-    ST_ASSIGN(const std::string sql, select_sql(files_[file], EventTraits<Stack>::kTable, column_names<Stack>()));
-    ST_ASSIGN(Statement select, files_[file].prepare(sql));
-    const int64_t most = most_rows(paths_[file]);
+    ST_ASSIGN(OpenFiles::Use use, files_.use(file));
+    ST_ASSIGN(const std::string sql, select_sql(use.db(), EventTraits<Stack>::kTable, column_names<Stack>()));
+    ST_ASSIGN(Statement select, use.db().prepare(sql));
+    const int64_t most = most_rows(files_.path(file));
     int code = SQLITE_DONE;
     for (int64_t count = 0; (code = select.step()) == SQLITE_ROW; ++count) {
       if (count > most) {
-        return fail_more_rows(paths_[file], EventTraits<Stack>::kTable);
+        return fail_more_rows(files_.path(file), EventTraits<Stack>::kTable);
       }
       Stack stack;
       extract(select, stack);
       found.emplace(stack.stack_id, std::move(stack));
     }
     if (code != SQLITE_DONE) {
-      return with_context(paths_[file], fail_sqlite(files_[file].get(), EventTraits<Stack>::kTable).error());
+      return with_context(files_.path(file), fail_sqlite(use.db().get(), EventTraits<Stack>::kTable).error());
     }
   }
   for (auto& [id, stack] : found) {

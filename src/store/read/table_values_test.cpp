@@ -15,7 +15,7 @@
 namespace stalltrace::store {
 namespace {
 
-constexpr NodeId kNode = 5;
+constexpr NodeId kValuesNode = 5;
 
 template <typename T>
 constexpr const char* value_type() {
@@ -60,12 +60,12 @@ TEST(TableValues, AreThoseOfTheFile) {
   std::mt19937_64 random(1);
   {
     const auto writer = must(RecordingWriter::create(path));
-    Node node = random_row<Node>(random, kNode);
+    Node node = random_row<Node>(random, kValuesNode);
     node.ended_ns = node.started_ns;
     writer->accept(node);
     for_each_type(kEventTypes, [&]<typename T>() {
       for (int i = 0; i < 20 && !std::is_same_v<T, Node>; ++i) {
-        writer->accept(random_row<T>(random, kNode));
+        writer->accept(random_row<T>(random, kValuesNode));
       }
     });
     must(writer->close());
@@ -90,7 +90,7 @@ TEST(TableValues, AreThoseOfTheFile) {
 TEST(TableValues, StopWhenTheSinkWantsNoMore) {
   MemorySource source;
   for (int64_t i = 0; i < 5; ++i) {
-    source.accept(NetSpan{.node_id = kNode, .timestamp_ns = i});
+    source.accept(NetSpan{.node_id = kValuesNode, .timestamp_ns = i});
   }
   Collected two(2);
   must(read_table(source, "net_span", {}, two));

@@ -8,6 +8,7 @@
 #include <deque>
 #include <future>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,10 +20,13 @@ class ThreadPool {
  public:
   using Job = std::packaged_task<Status()>;
 
-  /// With 0 threads, finish() runs all jobs.
+  /// As many threads as can be started. With none, finish() runs all jobs.
   explicit ThreadPool(size_t threads) {
-    for (size_t i = 0; i < threads; ++i) {
-      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    try {
+      while (threads_.size() < threads) {
+        threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+      }
+    } catch (const std::system_error&) {  // a limit of the user, or of a container: the work is done by fewer
     }
   }
 

@@ -144,6 +144,9 @@ class Extractor {
     return kernel_message_kind_from_text(name).value_or(KernelMessageKind::kOther);
   }
   static LogKind parse(std::string_view name, LogKind) { return log_kind_from_text(name).value_or(LogKind::kWarning); }
+  static PacketEventKind parse(std::string_view name, PacketEventKind) {
+    return packet_event_kind_from_text(name).value_or(PacketEventKind::kReordered);
+  }
   static WaitKind parse(std::string_view name, WaitKind) {
     return wait_kind_from_text(name).value_or(WaitKind::kBlocked);
   }

@@ -260,6 +260,17 @@ void each_column(Row& r, F&& f) {
   f("problem", or_null(r.problem));
 }
 
+template <RowOf<PythonException> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("pid", r.pid);
+  f("tid", r.tid);
+  f("type", r.type);
+  f("stack_id", or_null(r.stack_id));
+  f("depth", r.depth);
+}
+
 template <RowOf<LogLine> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
@@ -318,6 +329,118 @@ void each_column(Row& r, F&& f) {
   f("busbw_gbs", r.busbw_gbs);
   f("wrong", r.wrong);
   f("line", r.line);
+}
+
+template <RowOf<TraceProfile> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("started_ns", r.started_ns);
+  f("duration_ns", r.duration_ns);
+  f("rank", r.rank);
+  f("world_size", r.world_size);
+  f("backend", or_null(r.backend));
+  f("on_device", r.on_device);
+  f("compute_ns", r.compute_ns);
+  f("communication_ns", r.communication_ns);
+  f("overlap_ns", r.overlap_ns);
+  f("copy_ns", r.copy_ns);
+  f("idle_ns", r.idle_ns);
+  f("steps", r.steps);
+  f("kernels", r.kernels);
+  f("file", or_null(r.file));
+}
+
+template <RowOf<TraceStep> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("duration_ns", r.duration_ns);
+  f("step", r.step);
+  f("compute_ns", r.compute_ns);
+  f("communication_ns", r.communication_ns);
+  f("overlap_ns", r.overlap_ns);
+  f("idle_ns", r.idle_ns);
+}
+
+template <RowOf<TraceCollective> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("number", r.number);
+  f("op", or_null(r.op));
+  f("process_group", or_null(r.process_group));
+  f("datatype", or_null(r.datatype));
+  f("elements", r.elements);
+  f("ordinal", r.ordinal);
+  f("calls", r.calls);
+  f("total_ns", r.total_ns);
+  f("exposed_ns", r.exposed_ns);
+  f("shortest_ns", r.shortest_ns);
+  f("longest_ns", r.longest_ns);
+}
+
+template <RowOf<PacketCapture> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("started_ns", r.started_ns);
+  f("duration_ns", r.duration_ns);
+  f("packets", r.packets);
+  f("tcp_packets", r.tcp_packets);
+  f("flows", r.flows);
+  f("missed", r.missed);
+  f("too_big", r.too_big);
+  f("least_mtu", r.least_mtu);
+  f("too_big_from", or_null(r.too_big_from));
+  f("unreachable", r.unreachable);
+  f("cut", r.cut);
+  f("file", or_null(r.file));
+}
+
+template <RowOf<PacketFlow> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("flow", r.flow);
+  f("started_ns", r.started_ns);
+  f("duration_ns", r.duration_ns);
+  f("saddr", or_null(r.source.address));
+  f("sport", or_null(r.source.port));
+  f("daddr", or_null(r.destination.address));
+  f("dport", or_null(r.destination.port));
+  f("packets", r.packets);
+  f("payload_bytes", r.payload_bytes);
+  f("retransmits", r.retransmits);
+  f("retransmitted_bytes", r.retransmitted_bytes);
+  f("lost_before", r.lost_before);
+  f("spurious", r.spurious);
+  f("syn_retransmits", r.syn_retransmits);
+  f("reordered", r.reordered);
+  f("duplicate_acks", r.duplicate_acks);
+  f("zero_windows", r.zero_windows);
+  f("zero_window_ns", r.zero_window_ns);
+  f("resets", r.resets);
+  f("missing_bytes", r.missing_bytes);
+  f("opened", r.opened);
+  f("closed", r.closed);
+  f("mss", r.mss);
+  f("largest_delivered_bytes", r.largest_delivered_bytes);
+  f("unacked_bytes", r.unacked_bytes);
+  f("unacked_ns", r.unacked_ns);
+  f("repeats", r.repeats);
+  f("repeated_bytes", r.repeated_bytes);
+}
+
+template <RowOf<PacketEvent> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("timestamp_ns", r.timestamp_ns);
+  f("kind", r.kind);
+  f("flow", r.flow);
+  f("saddr", or_null(r.source.address));
+  f("sport", or_null(r.source.port));
+  f("daddr", or_null(r.destination.address));
+  f("dport", or_null(r.destination.port));
+  f("seq", r.seq);
+  f("len", r.len);
+  f("packet", r.packet);
 }
 
 template <RowOf<PacketDrop> Row, typename F>

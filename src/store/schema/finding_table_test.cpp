@@ -23,13 +23,18 @@ TEST(LiveFindings, AreReadableWhileTheTraceGoesOnAndReplacedAsTheyChange) {
   auto writer = RecordingWriter::create(path);
   ASSERT_TRUE(writer.has_value());
   (*writer)->accept_finding(1, finding_of(Cause::kUnknown, 10));
-  (*writer)->accept_finding(2, finding_of(Cause::kLateRank, 20));
+  Finding of_node = finding_of(Cause::kLateRank, 20);
+  of_node.culprit = Culprit{.node = "node2", .rank = {}};
+  (*writer)->accept_finding(2, of_node);
   ASSERT_TRUE((*writer)->flush().has_value());
   auto read = read_findings(path);
   ASSERT_TRUE(read.has_value());
   ASSERT_EQ(read->size(), 2U);
   EXPECT_EQ((*read)[1].cause, Cause::kLateRank);
   EXPECT_EQ((*read)[1].detected_ns, 5'000);
+  ASSERT_TRUE((*read)[1].culprit.has_value()) << "a node without a rank";
+  EXPECT_EQ((*read)[1].culprit->node, "node2");
+  EXPECT_FALSE((*read)[1].culprit->rank.has_value());
   EXPECT_FALSE((*read)[1].ended_ns.has_value());
 
   Finding ended = finding_of(Cause::kLateRank, 30);

@@ -160,7 +160,51 @@ CREATE TABLE benchmark_result(
   time_us REAL NOT NULL, algbw_gbs REAL NOT NULL, busbw_gbs REAL NOT NULL, wrong INTEGER, line INTEGER NOT NULL);
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh};
+constexpr const char* kEighth = R"sql(
+CREATE TABLE trace_profile(
+  node_id INTEGER PRIMARY KEY, started_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL, rank INTEGER,
+  world_size INTEGER, backend TEXT, on_device INTEGER NOT NULL, compute_ns INTEGER NOT NULL,
+  communication_ns INTEGER NOT NULL, overlap_ns INTEGER NOT NULL, copy_ns INTEGER NOT NULL, idle_ns INTEGER NOT NULL,
+  steps INTEGER NOT NULL, kernels INTEGER NOT NULL, file TEXT);
+
+CREATE TABLE trace_step(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL,
+  step INTEGER NOT NULL, compute_ns INTEGER NOT NULL, communication_ns INTEGER NOT NULL, overlap_ns INTEGER NOT NULL,
+  idle_ns INTEGER NOT NULL);
+
+CREATE TABLE trace_collective(
+  node_id INTEGER NOT NULL, number INTEGER NOT NULL, op TEXT, process_group TEXT, datatype TEXT, elements INTEGER,
+  ordinal INTEGER, calls INTEGER NOT NULL, total_ns INTEGER NOT NULL, exposed_ns INTEGER NOT NULL,
+  shortest_ns INTEGER NOT NULL, longest_ns INTEGER NOT NULL, PRIMARY KEY(node_id, number)) WITHOUT ROWID;
+
+CREATE TABLE packet_capture(
+  node_id INTEGER PRIMARY KEY, started_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL, packets INTEGER NOT NULL,
+  tcp_packets INTEGER NOT NULL, flows INTEGER NOT NULL, missed INTEGER NOT NULL, too_big INTEGER NOT NULL,
+  least_mtu INTEGER, too_big_from TEXT, unreachable INTEGER NOT NULL, cut INTEGER NOT NULL, file TEXT);
+
+CREATE TABLE packet_flow(
+  node_id INTEGER NOT NULL, flow INTEGER NOT NULL, started_ns INTEGER NOT NULL, duration_ns INTEGER NOT NULL,
+  saddr TEXT, sport INTEGER, daddr TEXT, dport INTEGER, packets INTEGER NOT NULL, payload_bytes INTEGER NOT NULL,
+  retransmits INTEGER NOT NULL, retransmitted_bytes INTEGER NOT NULL, lost_before INTEGER NOT NULL,
+  spurious INTEGER NOT NULL, syn_retransmits INTEGER NOT NULL, reordered INTEGER NOT NULL,
+  duplicate_acks INTEGER NOT NULL, zero_windows INTEGER NOT NULL, zero_window_ns INTEGER NOT NULL,
+  resets INTEGER NOT NULL, missing_bytes INTEGER NOT NULL, opened INTEGER NOT NULL, closed INTEGER NOT NULL,
+  mss INTEGER, largest_delivered_bytes INTEGER NOT NULL, unacked_bytes INTEGER NOT NULL, unacked_ns INTEGER NOT NULL,
+  repeats INTEGER NOT NULL, repeated_bytes INTEGER NOT NULL, PRIMARY KEY(node_id, flow)) WITHOUT ROWID;
+
+CREATE TABLE packet_event(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, kind TEXT NOT NULL,
+  flow INTEGER NOT NULL, saddr TEXT, sport INTEGER, daddr TEXT, dport INTEGER, seq INTEGER NOT NULL,
+  len INTEGER NOT NULL, packet INTEGER NOT NULL);
+
+CREATE TABLE python_exception(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, pid INTEGER NOT NULL,
+  tid INTEGER NOT NULL, type TEXT NOT NULL, stack_id INTEGER, depth INTEGER NOT NULL);
+
+ALTER TABLE finding ADD COLUMN attempt INTEGER;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth};
 
 }  // namespace
 

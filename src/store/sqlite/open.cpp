@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/read_at.h"
 #include "store/btree/file_numbers.h"
 #include "store/schema/known_schema.h"
 #include "store/schema/schema.h"
@@ -45,7 +46,10 @@ Status check_header(const std::string& path, int64_t size) {
                                                          : "run as a user who may read it");
   }
   std::array<uint8_t, 100> header{};
-  const ssize_t got = ::pread(fd.get(), header.data(), header.size(), 0);
+  const ssize_t got = read_at(fd.get(), header.data(), header.size(), 0);
+  if (got < 0) {
+    return fail_errno(path, errno, "look for errors of the disk (dmesg), and copy it again from where it was made");
+  }
   if (got < static_cast<ssize_t>(kMagic.size()) || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) {
     return fail(path + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);
   }
@@ -136,6 +140,28 @@ Status attach_for_reading(Database& db, const std::string& path) {
     static_cast<void>(db.execute("DETACH input"));
   }
   return checked;
+}
+
+bool is_opened_complete(const Database& db) {
+  const char* file = sqlite3_db_filename(db.get(), "main");
+  return file != nullptr && sqlite3_uri_boolean(file, "immutable", 0) != 0;
+}
+
+Result<Database> open_again(const std::string& path, const struct stat& checked) {
+  struct stat now {};
+  if (::stat(path.c_str(), &now) != 0) {
+    return fail_errno(path, errno, kGiveRecording);
+  }
+  if (now.st_dev != checked.st_dev || now.st_ino != checked.st_ino || now.st_size != checked.st_size ||
+      now.st_mtim.tv_sec != checked.st_mtim.tv_sec || now.st_mtim.tv_nsec != checked.st_mtim.tv_nsec || has_log(path)) {
+    return fail(path + ": it was replaced or changed while it was read", "run the command again");
+  }
+  auto db = Database::open(file_uri(path, "mode=ro&immutable=1"), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);
+  if (!db) {
+    return with_context(path, std::move(db.error()));
+  }
+  ST_TRY(db->guard({.kind = ReaderKind::kVerb, .path = path}, "PRAGMA query_only = ON; PRAGMA cache_size = -8192"));
+  return db;
 }
 
 Result<Database> open_for_reading(const std::string& path, ReaderKind kind, int64_t deadline_ns) {

@@ -2,6 +2,8 @@
 // Opens recordings of any origin, finished or not. Internal to store/.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <string>
 
 #include "base/handle.h"
@@ -19,6 +21,13 @@ namespace stalltrace::store {
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
 Result<Database> open_for_reading(const std::string& path, ReaderKind kind = ReaderKind::kVerb,
                                   int64_t deadline_ns = 0);
+
+/// True if `db` was opened as one that nobody writes and that has no log: its bytes don't change.
+bool is_opened_complete(const Database& db);
+
+/// Opens a file again that is_opened_complete() held for, without the checks of its content. `checked` is its status
+/// then: if it has changed since, it is refused.
+Result<Database> open_again(const std::string& path, const struct stat& checked);
 
 /// Attaches `path` to a connection of our own file as `input`, opened and checked like open_for_reading.
 Status attach_for_reading(Database& db, const std::string& path);

@@ -14,7 +14,7 @@
 namespace stalltrace::store {
 namespace {
 
-constexpr NodeId kNode = 1;
+constexpr NodeId kPrunedNode = 1;
 
 class EndedStatesTest : public ::testing::Test {
  protected:
@@ -23,18 +23,18 @@ class EndedStatesTest : public ::testing::Test {
   }
 
   void process(int32_t pid, int64_t start_ns, const std::string& exit_ns = "NULL") {
-    must(db_.execute(fmt::format("INSERT INTO process(node_id, pid, start_ns, exit_ns) VALUES({}, {}, {}, {})", kNode,
-                                 pid, start_ns, exit_ns)));
+    must(db_.execute(fmt::format("INSERT INTO process(node_id, pid, start_ns, exit_ns) VALUES({}, {}, {}, {})",
+                                 kPrunedNode, pid, start_ns, exit_ns)));
   }
   void communicator(int32_t pid, int64_t created_ns, const std::string& destroyed_ns = "NULL") {
     must(
         db_.execute(fmt::format("INSERT INTO communicator(node_id, pid, comm_ptr, created_ns, destroyed_ns) "
                                 "VALUES({}, {}, 1, {}, {})",
-                                kNode, pid, created_ns, destroyed_ns)));
+                                kPrunedNode, pid, created_ns, destroyed_ns)));
   }
   int64_t count(const std::string& rows) { return must(db_.integer("SELECT count(*) FROM " + rows)); }
   EndedStates read(const Keep& keep = {}, EndedStates::Depth depth = EndedStates::Depth::kNormal) {
-    return must(EndedStates::read(db_, kNode, kForever, keep, depth));
+    return must(EndedStates::read(db_, kPrunedNode, kForever, keep, depth));
   }
   void remove_all(EndedStates states) {
     while (!must(states.remove_some(db_, 100)).empty()) {
@@ -136,7 +136,7 @@ TEST_F(EndedStatesTest, RowsAreReadAFewTimesHoweverManyBatchesTheyTake) {
       },
       &reads);
   Pruner pruner;
-  must(pruner.prune(db_, kNode, {}, {}, {.target_bytes = 0, .transaction_bytes = 1280}));
+  must(pruner.prune(db_, kPrunedNode, {}, {}, {.target_bytes = 0, .transaction_bytes = 1280}));
   EXPECT_EQ(count("process"), 0);
   EXPECT_GE(reads, 1);
   EXPECT_LE(reads, 3);
@@ -144,11 +144,11 @@ TEST_F(EndedStatesTest, RowsAreReadAFewTimesHoweverManyBatchesTheyTake) {
 
 TEST(OpenCalls, AreThoseThatHaveNotSettled) {
   OpenCalls calls;
-  calls.note(collective_row(kNode, 2, 20, std::nullopt));
-  calls.note(collective_row(kNode, 1, 10, std::nullopt));
-  calls.note(collective_row(kNode, 3, 30, 5));
-  calls.note(collective_row(kNode, 2, 20, 7));
-  Collective unobserved = collective_row(kNode, 4, 40, std::nullopt);
+  calls.note(collective_row(kPrunedNode, 2, 20, std::nullopt));
+  calls.note(collective_row(kPrunedNode, 1, 10, std::nullopt));
+  calls.note(collective_row(kPrunedNode, 3, 30, 5));
+  calls.note(collective_row(kPrunedNode, 2, 20, 7));
+  Collective unobserved = collective_row(kPrunedNode, 4, 40, std::nullopt);
   unobserved.completion = Completion::kUnobserved;
   calls.note(unobserved);
   EXPECT_EQ(calls.sorted(), (std::vector<OpenCall>{{.pid = 42, .timestamp_ns = 10}}));
@@ -159,7 +159,7 @@ TEST(OpenCalls, OfManyProcessesTheOthersCallsStay) {
   uint64_t number = 0;
   const auto open = [&](int32_t pid) {
     ++number;
-    Collective row = collective_row(kNode, number, static_cast<int64_t>(number), std::nullopt);
+    Collective row = collective_row(kPrunedNode, number, static_cast<int64_t>(number), std::nullopt);
     row.pid = pid;
     calls.note(row);
   };

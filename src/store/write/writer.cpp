@@ -178,6 +178,7 @@ struct RecordingWriter::State {
   void give_up_buffered();
   Status keep_within_size();
   Result<bool> log_is_held();
+  Status put_log_away();
   std::vector<PrunableTable> prunable();
   /// The part of max_size_bytes that the log may use.
   [[nodiscard]] int64_t log_bytes() const {
@@ -321,6 +322,19 @@ Result<bool> RecordingWriter::State::log_is_held() {
   return (checkpoint.integer(1) - checkpoint.integer(2)) * kPage > log_bytes();
 }
 
+/// Makes the file alone the recording. A reader that has it open keeps the log; the last reader removes it.
+Status RecordingWriter::State::put_log_away() {
+  sqlite3_busy_timeout(db.get(), 200);
+  Status done = db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
+  const int code = sqlite3_errcode(db.get()) & 0xff;
+  if (done || code == SQLITE_BUSY || code == SQLITE_LOCKED) {
+    return {};
+  }
+  Error error = std::move(done.error());
+  error.remedy = fmt::format("the rest is in the files beside it ({}-wal): keep them together", path);
+  return with_context(path + ": it is not in one file", std::move(error));
+}
+
 RecordingWriter::RecordingWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
 RecordingWriter::~RecordingWriter() { (void)close(); }
@@ -384,7 +398,7 @@ Status RecordingWriter::flush() {
   if (!written) {
     Error error = std::move(written.error());
     error.remedy = fmt::format("{}: recording goes on by itself, what is lost until then is counted as store:disk_full",
-                               state.without_room || error.remedy.empty() ? "free some space" : error.remedy);
+                               state.without_room ? "free some space" : "look for errors of the disk (dmesg)");
     return state.refused(with_context("cannot write", std::move(error)).error());
   }
   state.disk_full = false;
@@ -418,9 +432,7 @@ Status RecordingWriter::close() {
   state.each_table([]<typename T>(TableWriter<T>& table) { table = TableWriter<T>(); });
   state.findings = FindingTable();
   state.upsert_segment = Statement();
-  // A reader that has the file open keeps the log; the last reader removes it.
-  sqlite3_busy_timeout(state.db.get(), 200);
-  (void)state.db.execute("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA journal_mode = DELETE");
+  Status whole = state.put_log_away();
   state.db = Database();
   state.lock.reset();
   if (!state.output.look("-wal")) {
@@ -428,7 +440,7 @@ Status RecordingWriter::close() {
   }
   Status stored = store_and_close(std::move(state.output.file), state.path);
   (void)::fsync(state.output.folder.get());  // some file systems do not support this
-  return status ? stored : status;
+  return !status ? status : !whole ? whole : stored;
 }
 
 WriterStats RecordingWriter::stats() const {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
@@ -67,11 +68,14 @@ bool never_carried_large(const AnalysisContext& context, FlowIndex index, const 
 SmallSegments small_segments(const AnalysisContext& context, FlowIndex index, Interval window) {
   const Flow& flow = context.flows.flow(index);
   SmallSegments seen = SmallSegments::kNone;
-  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+  if (flow.peer == kNoMember) {
+    return seen;
+  }
+  for (const FlowIndex i : context.flows.of(std::array{flow.owner, flow.peer})) {
     const Flow& other = context.flows.flow(i);
     const bool forwards = other.owner == flow.owner && other.peer == flow.peer;
     const bool backwards = other.owner == flow.peer && other.peer == flow.owner;
-    if (i == index || i == flow.reverse || flow.peer == kNoMember || (!forwards && !backwards)) {
+    if (i == index || i == flow.reverse || (!forwards && !backwards)) {
       continue;
     }
     const std::vector<SampleRecord>& samples = context.evidence.samples(i);
@@ -122,10 +126,10 @@ bool merely_lossy(const AnalysisContext& context, FlowIndex flow, const AckGap& 
 
 std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall& stall) {
   std::vector<SilentLink> links;
-  for (FlowIndex index = 0; index < context.flows.all().size(); ++index) {
+  const Participants ranks(stall);
+  for (const FlowIndex index : context.flows.of(stall.members)) {
     const Flow& flow = context.flows.flow(index);
-    if (!takes_part(stall, flow.owner) ||
-        (flow.peer == kNoMember ? !flow.carries_collectives : !takes_part(stall, flow.peer))) {
+    if (flow.peer == kNoMember ? !flow.carries_collectives : !ranks.contains(flow.peer)) {
       continue;
     }
     const AckGap silence = context.evidence.silence(index, stall.examined());

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "analysis/causes/network/common_place.h"
 #include "analysis/causes/network/links.h"
 #include "base/text.h"
 
@@ -121,7 +122,8 @@ DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
   bool all_ends = true;
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
     const Flow& flow = context.flows.flow(i);
-    const bool same = culprit == kNoMember      ? flow.owner == sample.owner && flow.peer == sample.peer
+    const bool same = group.location.node       ? is_link_of_node(context, group.location, flow)
+                      : culprit == kNoMember    ? flow.owner == sample.owner && flow.peer == sample.peer
                       : culprit == sample.owner ? flow.owner == culprit
                                                 : flow.peer == culprit;
     if (!flow.carries_collectives || !same) {
@@ -154,9 +156,9 @@ DropSide drop_side(const AnalysisContext& context, const CauseGroup& group) {
 DropSide own_drops(const AnalysisContext& context, const CauseGroup& group) {
   const IntervalSet times = time_of(group);
   DroppedPackets packets;
-  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+  for (const FlowIndex i : context.flows.of(group.stalls.front()->members)) {
     const Flow& flow = context.flows.flow(i);
-    if (!flow.carries_collectives || !takes_part(*group.stalls.front(), flow.owner)) {
+    if (!flow.carries_collectives) {
       continue;
     }
     for (const DropSum& sum : context.evidence.host().drops(i, times)) {

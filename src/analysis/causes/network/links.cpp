@@ -9,20 +9,21 @@
 
 namespace stalltrace::analysis {
 
-bool takes_part(const Stall& stall, MemberIndex member) {
-  return std::find(stall.members.begin(), stall.members.end(), member) != stall.members.end();
+Participants::Participants(const Stall& stall) {
+  for (const MemberIndex member : stall.members) {
+    present_.resize(std::max<size_t>(present_.size(), member + size_t{1}));
+    present_[member] = true;
+  }
 }
 
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall) {
-  std::vector<FlowIndex> flows;
-  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
-    const Flow& flow = context.flows.flow(i);
+  const Participants ranks(stall);
+  std::vector<FlowIndex> flows = context.flows.of(stall.members);
+  std::erase_if(flows, [&](FlowIndex index) {
+    const Flow& flow = context.flows.flow(index);
     const bool alive = flow.opened_ns < stall.examined().to_ns && flow.closed_ns > stall.examined().from_ns;
-    if (alive && flow.carries_collectives && takes_part(stall, flow.owner) &&
-        (flow.peer == kNoMember || takes_part(stall, flow.peer))) {
-      flows.push_back(i);
-    }
-  }
+    return !alive || !flow.carries_collectives || (flow.peer != kNoMember && !ranks.contains(flow.peer));
+  });
   return flows;
 }
 

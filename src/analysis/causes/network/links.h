@@ -9,7 +9,16 @@
 
 namespace stalltrace::analysis {
 
-bool takes_part(const Stall& stall, MemberIndex member);
+/// The ranks of a stall, for many questions whether one is among them.
+class Participants {
+ public:
+  explicit Participants(const Stall& stall);
+  [[nodiscard]] bool contains(MemberIndex member) const { return member < present_.size() && present_[member]; }
+
+ private:
+  std::vector<bool> present_;
+};
+
 /// Flows of collective traffic between ranks of the stall, or to a peer that was not recorded, open in its time.
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall);
 /// The link that a flow sends on; with `backwards`, the link of its acknowledgements.

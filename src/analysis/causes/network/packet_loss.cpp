@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
+#include "analysis/causes/network/common_place.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "base/text.h"
@@ -67,53 +67,20 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
 }
 
-/// If several lossy links share one end, that end is the culprit: their groups become one.
-void blame_common_end(std::vector<CauseGroup>& groups, MemberIndex FaultLocation::*end,
-                      MemberIndex FaultLocation::*other) {
-  std::map<MemberIndex, int64_t> costliest;
-  for (const CauseGroup& group : groups) {
-    if (group.location.*end != kNoMember && group.location.culprit == kNoMember) {
-      costliest[group.location.*end] = std::max(costliest[group.location.*end], group.lost.total_ns());
-    }
-  }
-  for (const auto& [member, most_ns] : costliest) {
-    std::set<MemberIndex> far_ends;
-    std::vector<size_t> same;
-    for (size_t i = 0; i < groups.size(); ++i) {
-      if (groups[i].location.*end == member && groups[i].location.culprit == kNoMember &&
-          share_of(groups[i].lost.total_ns(), most_ns) >= kLinkShare) {
-        far_ends.insert(groups[i].location.*other);
-        same.push_back(i);
-      }
-    }
-    if (static_cast<int>(far_ends.size()) < kLinksForCulprit) {
-      continue;
-    }
-    std::sort(same.begin(), same.end(),
-              [&](size_t a, size_t b) { return groups[a].lost.total_ns() > groups[b].lost.total_ns(); });
-    CauseGroup& first = groups[same[0]];
-    first.location.culprit = member;
-    for (size_t i = 1; i < same.size(); ++i) {
-      merge(first, std::move(groups[same[i]]));
-      groups[same[i]].stalls.clear();
-    }
-    std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
-  }
-}
-
 /// The member through which a lesser loss is the echo of a greater one, or kNoMember. A node that loses incoming
 /// packets also loses the acknowledgements of what it sends, so that its outgoing link seems to lose a little; for
 /// outgoing packets the reverse holds.
-MemberIndex echo_at(const CauseGroup& greater, const CauseGroup& lesser) {
+MemberIndex echo_at(const AnalysisContext& context, const CauseGroup& greater, const CauseGroup& lesser) {
   if (static_cast<double>(lesser.lost.total_ns()) > kEchoShare * static_cast<double>(greater.lost.total_ns())) {
     return kNoMember;
   }
-  if (lesser.location.src == greater.location.dst && lesser.location.dst != greater.location.src) {
-    return greater.location.dst;
+  const FaultLocation& great = greater.location;
+  const FaultLocation& less = lesser.location;
+  const auto same = [&](MemberIndex a, MemberIndex b) { return on_one_node(context, a, b); };
+  if (same(less.src, great.dst) && !same(less.dst, great.src)) {
+    return great.dst;
   }
-  return lesser.location.dst == greater.location.src && lesser.location.src != greater.location.dst
-             ? greater.location.src
-             : kNoMember;
+  return same(less.dst, great.src) && !same(less.src, great.dst) ? great.src : kNoMember;
 }
 
 /// An echo is part of the greater loss; if it is large enough, it proves that the node is at fault, not the link.
@@ -121,35 +88,27 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (query.by.cause != Cause::kPacketLoss) {
     return {};
   }
-  const MemberIndex member = echo_at(query.by, query.group);
-  if (member == kNoMember || (query.by.location.culprit != kNoMember && query.by.location.culprit != member)) {
+  const MemberIndex member = echo_at(query.context, query.by, query.group);
+  FaultLocation& greater = query.by.location;
+  if (member == kNoMember || (greater.culprit != kNoMember && greater.culprit != member) ||
+      (greater.node && greater.node != node_of(query.context, member))) {
     return {};
   }
   const int64_t lesser_ns = query.group.lost.total_ns();
-  if (lesser_ns >= kPacketLossGate.total_ns || share_of(lesser_ns, query.by.lost.total_ns()) >= kLinkShare) {
-    query.by.location.culprit = member;
+  const bool proves =
+      lesser_ns >= kPacketLossGate.total_ns || share_of(lesser_ns, query.by.lost.total_ns()) >= kLinkShare;
+  if (proves && !greater.at_one_end()) {
+    blame_end(query.context, member, greater);
   }
   return {.kind = Subsumption::Kind::kMerge};
-}
-
-void refine(const AnalysisContext&, std::vector<CauseGroup>& groups) {
-  blame_common_end(groups, &FaultLocation::dst, &FaultLocation::src);
-  blame_common_end(groups, &FaultLocation::src, &FaultLocation::dst);
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Flow& flow = context.flows.flow(group.location.flow);
   const LossTotals totals = loss_totals(context, group);
   DropSide side = drop_side(context, group);
-  const std::string source = context.cluster.describe(group.location.src);
-  const std::string target = group.location.dst == kNoMember
-                                 ? fmt::format("{} (not recorded)", format_endpoint(flow.dst))
-                                 : context.cluster.describe(group.location.dst);
-  const bool node = group.location.culprit != kNoMember;
-  const std::string where = node
-                                ? fmt::format("{} {}", group.location.culprit == group.location.dst ? "into" : "out of",
-                                              context.cluster.describe(group.location.culprit))
-                                : fmt::format("from {} to {}", source, target);
+  const bool node = group.location.at_one_end();
+  const std::string where = direction_text(context, group.location);
   finding.summary = fmt::format("Packets are lost on the way {}: {} while TCP repeated them.", where, cost_text(group));
   finding.link = LinkEndpoints{flow.src_rank, flow.dst_rank, flow.src, flow.dst};
   finding.evidence.push_back(
@@ -192,7 +151,7 @@ extern const CauseRule kPacketLossRule{
     .gate = kPacketLossGate,
     .needs = "no connection between its ranks recovered from loss or repeated segments in that time",
     .judge = judge,
-    .refine = refine,
+    .refine = join_by_place,
     .describe = describe,
     .subsumed_by = subsumed_by,
     .hints = {.packets = true}};

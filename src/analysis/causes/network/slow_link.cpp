@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/network/common_place.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/profiler_only.h"
 #include "base/text.h"
@@ -107,6 +108,10 @@ bool is_aftermath(const SubsumptionQuery& query) {
   const Flow& lossy = query.context.flows.flow(query.by.location.flow);
   const bool same_link =
       slow.src && slow.dst && slow.src->address == lossy.src.address && slow.dst->address == lossy.dst.address;
+  const FaultLocation& own = query.group.location;
+  if (const std::optional<NodeId>& node = query.by.location.node) {
+    return same_link || node == node_of(query.context, own.src) || node == node_of(query.context, own.dst);
+  }
   const MemberIndex culprit = query.by.location.culprit;
   const std::optional<int32_t> rank = culprit == kNoMember ? std::nullopt : query.context.cluster.member(culprit).rank;
   return same_link || (rank && (rank == slow.src_rank || rank == slow.dst_rank));
@@ -125,8 +130,8 @@ bool lacks_acknowledgements(const SubsumptionQuery& query) {
 /// A rank's acknowledgements queue behind the data it sends: if its sending is slow, the links into it seem slow as
 /// well, at a lower cost.
 bool is_echo(const SubsumptionQuery& query) {
-  return query.by.cause == Cause::kSlowLink && query.group.location.dst != kNoMember &&
-         query.group.location.dst == query.by.location.src;
+  return query.by.cause == Cause::kSlowLink &&
+         on_one_node(query.context, query.group.location.dst, query.by.location.src);
 }
 
 Subsumption subsumed_by(const SubsumptionQuery& query) {
@@ -153,8 +158,10 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     return;
   }
   const std::string rate = rate_text(group.counters.sum(Counted::kThisLink));
-  finding.summary = fmt::format("The link {} is slow, {} without loss: {}.", link_text(context, group.location), rate,
-                                cost_text(group));
+  const bool several = group.location.at_one_end();
+  finding.summary =
+      fmt::format("The link{} {} {} slow, {} without loss: {}.", several ? "s" : "",
+                  direction_text(context, group.location), several ? "are" : "is", rate, cost_text(group));
   finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
       {"tcp_sample",
@@ -176,6 +183,7 @@ extern const CauseRule kSlowLinkRule{
     .gate = kSlowLinkGate,
     .needs = "no link between its ranks was busy all the time and far slower than the others",
     .judge = judge,
+    .refine = join_by_place,
     .describe = describe,
     .subsumed_by = subsumed_by,
     .hints = {.packets = true},

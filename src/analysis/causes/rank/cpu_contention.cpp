@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/evidence/reads/compared_members.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -24,24 +26,41 @@ bool is_half_of_runnable(const CauseGroup& group, Counted part) {
          kContentionMainShare * static_cast<double>(group.counters.sum(Counted::kRunnable).time_ns);
 }
 
-/// The middle rank's waits in the same time.
-int64_t middle_share_ns(const AnalysisContext& context, const Stall& stall, MemberIndex but) {
-  std::vector<int64_t> shares;
-  for (const MemberIndex member : stall.members) {
-    if (member != but) {
-      shares.push_back(
+/// The waits of the ranks of a stall, or of some of them, in its time: one reading for all that are compared with them.
+class OthersWaits {
+ public:
+  OthersWaits(const AnalysisContext& context, const Stall& stall) : members_(compared_members(stall.members)) {
+    for (const MemberIndex member : members_) {
+      shares_ns_.push_back(
           context.evidence.share(member, WaitKind::kRunnable, stall.examined(), Competitors::kOutsideJob).covered_ns);
     }
+    sorted_ns_ = shares_ns_;
+    std::ranges::sort(sorted_ns_);
   }
-  if (shares.empty()) {
-    return 0;
+
+  /// That of the middle one without `but`.
+  [[nodiscard]] int64_t middle_ns(MemberIndex but) const {
+    const auto own = std::ranges::find(members_, but);
+    const size_t others = members_.size() - (own == members_.end() ? 0 : 1);
+    if (others == 0) {
+      return 0;
+    }
+    const size_t middle = others / 2;
+    if (own == members_.end()) {
+      return sorted_ns_[middle];
+    }
+    const auto place = std::ranges::lower_bound(sorted_ns_, shares_ns_[static_cast<size_t>(own - members_.begin())]);
+    return middle < static_cast<size_t>(place - sorted_ns_.begin()) ? sorted_ns_[middle] : sorted_ns_[middle + 1];
   }
-  const auto middle = shares.begin() + static_cast<int64_t>(shares.size() / 2);
-  std::nth_element(shares.begin(), middle, shares.end());
-  return *middle;
-}
+
+ private:
+  std::vector<MemberIndex> members_;
+  std::vector<int64_t> shares_ns_;  // by member
+  std::vector<int64_t> sorted_ns_;
+};
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
+  std::optional<OthersWaits> others;
   for (const MemberIndex member : stall.suspects) {
     const WaitShare all = context.evidence.share(member, WaitKind::kRunnable, stall.examined());
     if (all.covered_ns == 0) {
@@ -49,7 +68,10 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     }
     const WaitShare outside =
         context.evidence.share(member, WaitKind::kRunnable, stall.examined(), Competitors::kOutsideJob);
-    const int64_t others_ns = middle_share_ns(context, stall, member);
+    if (!others) {
+      others.emplace(context, stall);
+    }
+    const int64_t others_ns = others->middle_ns(member);
     const bool stands_out =
         static_cast<double>(outside.covered_ns) >= kContentionContrast * static_cast<double>(others_ns);
     const double all_share = share_of(all.covered_ns, stall.to_explain_ns());

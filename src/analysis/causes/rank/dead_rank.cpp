@@ -3,9 +3,12 @@
 // (job_ends.h). Of several deaths only the first is reported: the other ranks' watchdogs and launchers end them because
 // of it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
@@ -61,7 +64,45 @@ void add_later_deaths(const AnalysisContext& context, MemberIndex first, int64_t
   }
 }
 
-std::string remedy_for(const Member& member) {
+/// Folded over the ranks: "ranks 0, 1 raised ValueError in load_batch (data.py:212)".
+void add_exceptions(const AnalysisContext& context, const std::vector<MemberIndex>& members, Finding& finding) {
+  std::vector<std::pair<std::string, std::vector<MemberIndex>>> folded;
+  int64_t count = 0;
+  for (const MemberIndex member : members) {
+    const RaisedException* raised = context.raised.that_ended(context.cluster, member);
+    if (raised == nullptr) {
+      continue;
+    }
+    ++count;
+    const std::string text = raised->text();
+    auto known = std::ranges::find(folded, text, &std::pair<std::string, std::vector<MemberIndex>>::first);
+    if (known == folded.end()) {
+      known = folded.insert(known, {text, {}});
+    }
+    known->second.push_back(member);
+  }
+  constexpr size_t kMostNamed = 4;
+  std::vector<std::string> parts;
+  for (const auto& [text, ranks] : folded) {
+    if (parts.size() < kMostNamed) {
+      const std::string names = ranks.size() == 1 ? short_name(context.cluster, ranks[0]) : names_of(context, ranks);
+      parts.push_back(fmt::format("{} raised {}", names, text));
+    }
+  }
+  if (folded.size() > kMostNamed) {
+    parts.push_back(fmt::format("others raised {} others", folded.size() - kMostNamed));
+  }
+  if (!parts.empty()) {
+    finding.evidence.push_back({"python_exception", count, fmt::format("{}", fmt::join(parts, "; ")), {}});
+  }
+}
+
+std::string remedy_for(const Member& member, const RaisedException* raised) {
+  if (raised != nullptr && !raised->location.empty() && member.exit_code != 0) {
+    return fmt::format("look at {}, which raised {}; the message is in the log of pid {} on {}", raised->location,
+                       raised->type, member.pid, member.node);
+  }
+
   if (member.oom_killed) {
     return fmt::format(
         "see what filled the memory of {} or of the process's cgroup (dmesg names the limit): a larger memory limit, "
@@ -173,6 +214,9 @@ void describe_first(const AnalysisContext& context, const JobEnd& end, const Cau
                   : end.last ? fmt::format(", after {}", short_call_text(context, *end.last))
                              : "",
                   cost_text(group));
+  if (const RaisedException* raised = context.raised.that_ended(context.cluster, end.first())) {
+    finding.summary += fmt::format(" It raised {}.", raised->brief());
+  }
   add_order(context, end, finding);
 }
 
@@ -195,6 +239,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   } else {
     describe_first(context, *end, group, stall, finding);
   }
+  add_exceptions(context, end != nullptr ? end->leavers : std::vector{first}, finding);
   if (member.oom_killed) {
     finding.evidence.push_back(
         {"mark_victim", 1, fmt::format("the kernel chose pid {} to free memory", member.pid), {}});
@@ -207,7 +252,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     finding.evidence.push_back(waiting_evidence(context, stall));
   }
   if (finding.remedy.empty()) {
-    finding.remedy = remedy_for(member);
+    finding.remedy = remedy_for(member, context.raised.that_ended(context.cluster, first));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "analysis/causes/rank/chance.h"
 #include "analysis/causes/rank/elsewhere.h"
 #include "analysis/causes/rank/pauses.h"
+#include "analysis/evidence/reads/compared_members.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 
@@ -176,6 +177,19 @@ int64_t middle_of(std::vector<int64_t> values) {
   return *middle;
 }
 
+/// True if the others compute while they wait for these stalls' rank, as where CPUs spin for their devices, or in MPI.
+/// That the rank was computing then shows nothing.
+bool others_compute(const AnalysisContext& context, const CauseGroup& group) {
+  std::vector<int64_t> others_ns;
+  // Of the others nothing may have been read in this time: they would seem to have computed nothing.
+  for (const MemberIndex member : compared_members(group.stalls.front()->members)) {
+    if (member != group.location.culprit && context.evidence.has_waits(member)) {
+      others_ns.push_back(computed_ns(context, member, group.lost));
+    }
+  }
+  return !others_ns.empty() && share_of(middle_of(std::move(others_ns)), group.lost.total_ns()) >= kCoverage;
+}
+
 /// True if the rank had no more to compute around these stalls than the middle one of the others: then it is late
 /// because it waited for a CPU, also before the others had arrived. False where the others compute while they wait, as
 /// MPI does.
@@ -190,7 +204,7 @@ bool computed_no_more(const AnalysisContext& context, const CauseGroup& group) {
   const IntervalSet times(std::move(around));
   std::vector<int64_t> others_ns;
   std::vector<int64_t> others_waiting_ns;
-  for (const MemberIndex member : group.stalls.front()->members) {
+  for (const MemberIndex member : compared_members(group.stalls.front()->members)) {
     if (member != group.location.culprit && context.evidence.has_waits(member)) {
       others_ns.push_back(computed_ns(context, member, times));
       others_waiting_ns.push_back(computed_ns(context, member, group.lost));
@@ -211,6 +225,17 @@ std::vector<CauseGroup> without_settling(const AnalysisContext& context, std::ve
   return groups;
 }
 
+/// The groups without stalls that are long enough to be findings by themselves: these are no hiccups, with which a rank
+/// that is late by little each time is compared.
+std::vector<CauseGroup> without_long_stalls(const AnalysisContext& context, std::vector<CauseGroup> groups) {
+  for (CauseGroup& group : groups) {
+    if (std::erase_if(group.stalls, [](const Stall* stall) { return stall->lost_ns >= kLateRankGate.single_ns; }) > 0) {
+      count_cost(context, group);
+    }
+  }
+  return groups;
+}
+
 /// Hiccups make every rank late now and then. Unless one stall is long enough by itself, the late rank must own most of
 /// all lateness, and more than by chance. The second-latest rank is left out of the sum, since two ranks may be late
 /// all the time.
@@ -223,7 +248,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   }
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
   std::vector<CauseGroup> settled = without_settling(context, groups);
-  const std::vector<bool> by_chance = late_by_chance(context, settled);
+  const std::vector<bool> by_chance = late_by_chance(context, without_long_stalls(context, settled));
   std::vector<bool> drop(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     const bool each_is_short = settled[i].longest_ns < kLateRankGate.single_ns;
@@ -250,6 +275,9 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   }
   const Spent spent = spent_by(group);
   const std::string_view doing = spent.text();
+  if (spent.computing() && others_compute(context, group)) {
+    finding.confidence = std::min(finding.confidence, kProfilerAloneConfidence);
+  }
   const std::string elsewhere = elsewhere_text(group);
   finding.summary = fmt::format("{} arrives late, {} while the others wait: {}.",
                                 capitalised(context.cluster.describe(group.location.culprit)), doing, cost_text(group));

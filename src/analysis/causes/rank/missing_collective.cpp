@@ -103,6 +103,15 @@ void describe_absent(const AnalysisContext& context, const CauseGroup& group, co
                   stall.root().path.empty() ? "" : ", where a chain of waiting ranks begins",
                   wait_text(context, group, "the others", " have"));
   finding.evidence.push_back(activity_evidence(context, member, activity));
+  if (!activity.known) {  // it may be stopped
+    finding.confidence = std::min(finding.confidence, kProfilerAloneConfidence);
+  }
+  if (const RaisedException* raised = context.raised.of(member, stall.window.from_ns, stall.window.to_ns)) {
+    finding.summary += fmt::format(" {} raised {}{}.", raised->in_main ? "It" : "A thread of it", raised->brief(),
+                                   raised->in_main && !over ? ", and its process has not ended" : "");
+    finding.evidence.push_back(
+        {"python_exception", 1, fmt::format("{} raised {}", short_name(context.cluster, member), raised->text()), {}});
+  }
   finding.remedy = fmt::format(
       "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "
       "numbers of steps, an input that does not come",

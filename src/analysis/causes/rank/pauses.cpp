@@ -72,6 +72,9 @@ bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
     int64_t sum_ns = 0;
     int64_t to_ns = stalls[first]->window.from_ns;
     for (; next < stalls.size() && stalls[next]->window.from_ns - to_ns < kLongPauseNs; ++next) {
+      if (next > first && stalls[next]->lost_ns >= kLongPauseNs && stalls[next]->window.from_ns >= to_ns) {
+        break;  // the next pause: steps may be short
+      }
       longest_ns = std::max(longest_ns, stalls[next]->lost_ns);
       // The collectives of one step may all wait for one pause.
       sum_ns += std::max<int64_t>(0, stalls[next]->window.to_ns - std::max(to_ns, stalls[next]->lost().from_ns));

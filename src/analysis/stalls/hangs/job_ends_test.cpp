@@ -80,6 +80,98 @@ TEST(JobEnds, ARankThatRaisedClosesItsSocketsFirst) {
   expect_golden_text("dead_rank: a rank that raised", finding);
 }
 
+PythonException raised(int rank, int64_t time_ns, int64_t stack, const std::string& type = "ValueError") {
+  return {.node_id = node_of_rank(rank),
+          .timestamp_ns = time_ns,
+          .pid = 10 + rank,
+          .tid = 10 + rank,
+          .type = type,
+          .stack_id = stack,
+          .depth = 3};
+}
+
+void add_tracebacks(MemorySource& source) {
+  const std::string outer = "\ntrain (/home/u/train.py:88)\n<module> (/home/u/train.py:120)";
+  source.accept(Stack{1, "load_batch (/home/u/data.py:212)" + outer});
+  source.accept(Stack{2, "open (/usr/lib/python3.11/pathlib.py:1044)\nload_batch (/home/u/data.py:210)" + outer});
+}
+
+TEST(JobEnds, TheLineThatRaised) {
+  MemorySource source;
+  fill(source, {failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(1), kClosedNs});
+  add_tracebacks(source);
+  source.accept(raised(2, kClosedNs - 50 * kNsPerMs, 1));
+  source.accept(raised(0, kOthersExitNs - kNsPerMs, 2, "RuntimeError"));  // because of it
+  const Finding finding = small_job::only(source);
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  expect_golden_text("dead_rank: the line that raised", finding);
+}
+
+TEST(JobEnds, OnlyWhatEndedTheProcessIsCalledItsException) {
+  for (const auto& change : std::vector<std::function<void(PythonException&)>>{
+           [](PythonException& row) { row.tid = 99; },                               // another thread's
+           [](PythonException& row) { row.timestamp_ns -= 2 * 60 * kNsPerSecond; },  // long before
+           [](PythonException& row) { row.timestamp_ns = kExitNs + kNsPerMs; },      // of a later process
+       }) {
+    MemorySource source;
+    fill(source, {failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(1), kClosedNs});
+    add_tracebacks(source);
+    PythonException row = raised(2, kClosedNs - 50 * kNsPerMs, 1);
+    change(row);
+    source.accept(row);
+    const Finding finding = small_job::only(source);
+    expect_culprit(finding, Cause::kDeadRank, 2);
+    EXPECT_EQ(count_of_kind(finding, "python_exception"), 0);
+  }
+}
+
+/// An extension printed it, and the program went on to its end.
+TEST(JobEnds, AnExceptionThatWasPrintedDidNotEndAProcessWithExitCode0) {
+  MemorySource source;
+  fill(source, {failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(0), kClosedNs});
+  add_tracebacks(source);
+  source.accept(raised(2, kClosedNs - 50 * kNsPerMs, 1));
+  const Finding finding = small_job::only(source);
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  EXPECT_EQ(count_of_kind(finding, "python_exception"), 0);
+  EXPECT_EQ(finding.summary.find("ValueError"), std::string::npos) << finding.summary;
+}
+
+TEST(JobEnds, WhereAProgramCalledSysExit) {
+  MemorySource source;
+  fill(source, {failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(0), kClosedNs});
+  add_tracebacks(source);
+  source.accept(raised(2, kClosedNs - 50 * kNsPerMs, 2, "SystemExit"));
+  const Finding finding = small_job::only(source);
+  golden::expect_text(finding.summary);
+  golden::expect_text(evidence_of(finding, "python_exception").text);
+}
+
+TEST(JobEnds, RanksThatRaiseTogetherAreFoldedByLine) {
+  MemorySource source;
+  fill(source, {stopping(),
+                [](int rank, Process& process) { fail_at(process, kExitNs + 20 * ((rank + 2) % kRanks) * kNsPerMs); }});
+  add_tracebacks(source);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    source.accept(raised(rank, kExitNs - 50 * kNsPerMs, rank == 3 ? 2 : 1));
+  }
+  const Finding finding = small_job::only(source);
+  EXPECT_FALSE(finding.culprit.has_value());
+  golden::expect_text(evidence_of(finding, "python_exception").text);
+  EXPECT_EQ(evidence_of(finding, "python_exception").count, kRanks);
+}
+
+/// Its interpreter waits for a thread that does not end.
+TEST(JobEnds, ARankThatRaisedAndDoesNotEndIsMissing) {
+  MemorySource source;
+  small_job::fill(source, hang({2}));
+  add_tracebacks(source);
+  source.accept(raised(2, kLastArrivalNs + 10 * kNsPerMs, 1));
+  const Finding finding = small_job::only(source);
+  expect_culprit(finding, Cause::kMissingCollective, 2);
+  golden::expect_text(finding.summary);
+}
+
 TEST(JobEnds, WithoutItsSocketsTheOrderOfExitsDecides) {
   expect_culprit(only({failing({2}, kClosedNs), rank_2_ends(1)}), Cause::kDeadRank, 2);
   // It ended long after the other ranks' calls had failed: not because of it.

@@ -27,7 +27,7 @@ Collective call_of(int rank, CommHash comm, int64_t seq, int64_t time_ns, bool o
   return call;
 }
 
-struct Job {
+struct OpenCallJob {
   MemorySource source;
   std::optional<Cluster> cluster;
   std::optional<Timeline> timeline;
@@ -47,7 +47,7 @@ struct Job {
 };
 
 /// The order cycle of the first instance on a communicator.
-HangRoot order_cycle_of(const Job& job, CommHash comm) {
+HangRoot order_cycle_of(const OpenCallJob& job, CommHash comm) {
   const JobEnds ends;
   const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
   Instance instance;
@@ -56,7 +56,7 @@ HangRoot order_cycle_of(const Job& job, CommHash comm) {
 }
 
 TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
-  Job job;
+  OpenCallJob job;
   for (int layer = 0; layer + 1 < kLayers; ++layer) {
     const auto comm = static_cast<CommHash>(100 + layer);
     for (int rank = layer * kWidth; rank < (layer + 2) * kWidth; ++rank) {
@@ -84,7 +84,7 @@ TEST(OpenCallGraph, AWalkOverManyPathsVisitsEachOpenCallOnce) {
 TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
   constexpr int kManyRanks = 16;
   constexpr int kComms = 9;
-  Job job;
+  OpenCallJob job;
   for (int comm = 0; comm < kComms; ++comm) {  // half of its ranks have been inside the previous one for longer
     for (int rank = comm * kManyRanks; rank < (comm + 2) * kManyRanks; ++rank) {
       const int64_t time_ns = kBegunNs + comm * kNsPerSecond + rank * kNsPerUs;
@@ -98,7 +98,7 @@ TEST(OpenCallGraph, ASearchForOrderCyclesVisitsEachInstanceOnce) {
 /// Rank 0 launches on 101, then on 100; rank 1 is inside 100 and never enters 101. Each instance is held up by the
 /// other.
 TEST(OpenCallGraph, AnInstanceThatIsHeldUpByWhatItHoldsUpIsACycle) {
-  Job job;
+  OpenCallJob job;
   job.source.accept(call_of(0, 101, 0, kBegunNs, false));
   job.source.accept(call_of(1, 101, 0, kBegunNs, false));
   job.source.accept(call_of(0, 101, 1, kBegunNs + kNsPerSecond, true));
@@ -117,7 +117,7 @@ TEST(OpenCallGraph, AnInstanceThatIsHeldUpByWhatItHoldsUpIsACycle) {
 
 TEST(OpenCallGraph, ACircleOfManyCommunicatorsIsACycle) {
   constexpr int kComms = 20;
-  Job job;
+  OpenCallJob job;
   for (int rank = 0; rank < kComms; ++rank) {  // each is inside its own communicator's call, and then the next one's
     const auto next = static_cast<CommHash>(100 + (rank + 1) % kComms);
     job.source.accept(call_of(rank, static_cast<CommHash>(100 + rank), 0, kBegunNs, true));
@@ -130,7 +130,7 @@ TEST(OpenCallGraph, ACircleOfManyCommunicatorsIsACycle) {
 }
 
 TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {
-  Job job;
+  OpenCallJob job;
   for (int rank = 0; rank < 4; ++rank) {
     const bool odd = rank == 3;
     job.source.accept(call_of(rank, 100, 0, kBegunNs + (odd ? kNsPerSecond : 0), true));

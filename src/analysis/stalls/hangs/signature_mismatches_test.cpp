@@ -11,15 +11,15 @@ namespace {
 using namespace small_job;
 
 constexpr int64_t kFirst = 40;
-constexpr int64_t kLast = 49;
+constexpr int64_t kLastCall = 49;
 
-/// Rank 2 enters kFirst to kLast differently from the others; all end them in the usual time.
+/// Rank 2 enters kFirst to kLastCall differently from the others; all end them in the usual time.
 Ending otherwise(const std::function<void(Collective&)>& change) {
   Ending ending;
   ending.call = [change](int rank, int64_t step, Collective& call) {
     call.datatype = 7;
     call.reduce_op = 0;
-    if (rank == 2 && step >= kFirst && step <= kLast) {
+    if (rank == 2 && step >= kFirst && step <= kLastCall) {
       change(call);
     }
     return true;
@@ -57,7 +57,7 @@ TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreReported) {
     EXPECT_EQ(finding.severity, Severity::kCritical);
     ASSERT_TRUE(finding.culprit.has_value());
     EXPECT_EQ(finding.culprit->rank, 2);
-    EXPECT_EQ(finding.collectives_affected, kLast - kFirst + 1);
+    EXPECT_EQ(finding.collectives_affected, kLastCall - kFirst + 1);
     EXPECT_LT(finding.stall_ms, 1) << "it cost no time";
   }
   expect_golden_text("mismatched_collective with wrong data", report_of(otherwise(changes[0])).findings.at(0));

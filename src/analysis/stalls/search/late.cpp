@@ -7,6 +7,8 @@
 #include <span>
 #include <utility>
 
+#include "analysis/stalls/search/step_lateness.h"
+
 namespace stalltrace::analysis {
 namespace {
 
@@ -131,11 +133,19 @@ bool is_long_by_itself(const SearchState& search, const Instance& instance) {
              kCoverage * static_cast<double>(instance.completion_ns - begin.time_ns);
 }
 
+/// The calls have not ended, and those before them ended in batches: these are a batch whose synchronisation has not
+/// come.
+bool ends_are_to_come(const SearchState& search, const Instance& instance) {
+  return !instance.completed() && std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
+    return seen.open && search.timeline.sequences()[seen.sequence].batched;
+  });
+}
+
 /// Why lateness within a batch is not known to have cost anything; none where it has. Without a baseline of its step
 /// only long lateness has: CPUs run ahead of their devices, and not by the same time.
 std::optional<VerdictReason> reason_in_batch(const SearchState& search, const Instance& instance,
                                              const std::optional<StepLoss>& step) {
-  if (instance.batch == BatchPart::kInside) {
+  if (instance.batch == BatchPart::kInside || ends_are_to_come(search, instance)) {
     return VerdictReason::kInBatch;
   }
   if (instance.batch == BatchPart::kNone) {
@@ -157,16 +167,27 @@ VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
   return pair->known ? VerdictReason::kPairUsual : VerdictReason::kNoBaseline;
 }
 
-}  // namespace
-
-int64_t late_limit_ns(const SearchState& search, const Instance& instance) {
-  const Baseline* pair = search.baselines.pair_wait(instance.group);
-  const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
-  return warming_up ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
+/// How much later than usual the last rank of a step was. All of it where what is usual is not known.
+int64_t later_than_usual_ns(SearchState& search, const Instance& instance) {
+  const uint32_t sequence = instance.seen.back().sequence;
+  const auto [known, is_new] = search.usual_lateness.try_emplace(sequence);
+  if (is_new) {
+    known->second = usual_lateness_ns(search.timeline, search.clocks, instance.group, sequence);
+  }
+  return instance.late_ns() - known->second.value_or(0);
 }
 
-void judge_late_arrival(SearchState& search, const Instance& instance) {
+/// Moves the stall to where the last rank lost the time: before its first call in the step, if it was as late there.
+void move_to_first_call(const StepLateness& lateness, Stall& stall) {
+  if (static_cast<double>(lateness.first_late_ns) >= kCoverage * static_cast<double>(lateness.instance.late_ns())) {
+    const int64_t earlier_ns = stall.window.to_ns - std::min(stall.window.to_ns, lateness.first_call_ns);
+    stall.window = {stall.window.from_ns - earlier_ns, stall.window.to_ns - earlier_ns};
+  }
+}
+
+/// `lateness`: of the step that ends with the instance, which is then `lateness->instance`; none if it is no step, or
+/// if only the hosts' clocks show who was late.
+void judge(SearchState& search, const Instance& instance, const std::optional<StepLateness>& lateness) {
   const Baseline* pair = search.baselines.pair_wait(instance.group);
   const int64_t late_ns = instance.late_ns();
   const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
@@ -186,7 +207,9 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
       return declined(VerdictReason::kWarmingUp);
     }
   }
-  if (!comparable(search, instance) || late_ns - clock_error_ns(search, instance).value_or(late_ns) <= limit_ns) {
+  const bool certain = lateness || (comparable(search, instance) &&
+                                    late_ns - clock_error_ns(search, instance).value_or(late_ns) > limit_ns);
+  if (!certain) {
     add_to_run(search, instance);
     return declined(VerdictReason::kClockUncertain);
   }
@@ -202,6 +225,11 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     verdict.limit_ns = *reason == VerdictReason::kStepUnknown ? kNoStepBaselineFloorNs : verdict.limit_ns;
     return declined(*reason);
   }
+  const int64_t unusual_ns = lateness ? later_than_usual_ns(search, instance) : late_ns;
+  if (unusual_ns <= limit_ns) {
+    verdict.value_ns = unusual_ns;
+    return declined(VerdictReason::kStepAsUsual);
+  }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
   const int64_t usual_to_ns = instance.waits_from_ns + (pair == nullptr ? 0 : pair->usual_ns);
   const int64_t from_ns =
@@ -215,7 +243,7 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
   Stall stall = begin_stall(search, instance, verdict);
   stall.window.from_ns = std::max(from_ns, others_here_ns(instance));
   if (step) {  // the CPUs may have been ahead of their devices: it cost no more than the step took longer
-    stall.window.from_ns = std::max(stall.window.from_ns, stall.window.to_ns - step->lost_ns);
+    stall.window.from_ns = std::max(stall.window.from_ns, stall.window.to_ns - std::min(step->lost_ns, unusual_ns));
     stall.step = BatchLoss{.calls = step->step.calls, .took_ns = step->step.period_ns, .usual_ns = step->usual_ns};
   }
   stall.lost_ns = stall.window.length();
@@ -223,9 +251,26 @@ void judge_late_arrival(SearchState& search, const Instance& instance) {
     const int64_t earlier_ns = stall.window.to_ns - std::min(stall.window.to_ns, instance.seen.back().called_ns);
     stall.window = {stall.window.from_ns - earlier_ns, stall.window.to_ns - earlier_ns};
   }
+  if (lateness) {
+    move_to_first_call(*lateness, stall);
+  }
   stall.suspects = {last.member};
   stall.kind = LateArrival{last.member, last.tid, on_device};
   keep(search, std::move(stall));
+}
+
+}  // namespace
+
+int64_t late_limit_ns(const SearchState& search, const Instance& instance) {
+  const Baseline* pair = search.baselines.pair_wait(instance.group);
+  const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
+  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
+  return warming_up ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
+}
+
+void judge_late_arrival(SearchState& search, const Instance& instance) {
+  const std::optional<StepLateness> lateness = step_lateness(search.timeline, search.clocks, instance);
+  judge(search, lateness ? lateness->instance : instance, lateness);
 }
 
 }  // namespace stalltrace::analysis

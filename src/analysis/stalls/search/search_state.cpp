@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <csignal>
 #include <functional>
-#include <map>
 #include <tuple>
+#include <utility>
 
 #include "analysis/stalls/search/late.h"
 
@@ -43,7 +43,11 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       baselines(Baselines::learn(of_timeline)),
       graph(of_timeline, of_cluster, of_ends),
       mismatches(of_timeline, of_cluster, graph),
+      group_waited(of_timeline.groups().size()),
       waited(of_cluster.members().size()) {
+  for (const Member& member : of_cluster.members()) {
+    clocks.push_back(of_cluster.clock().known(member.node_id));
+  }
   Instance instance;
   if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {
     const bool warming_up = is_warming_up(timeline.groups()[instance.group], instance.number);
@@ -70,23 +74,30 @@ std::optional<int64_t> clock_error_ns(const SearchState& search, const Instance&
   if (clock.hosts() < 2) {
     return 0;
   }
-  std::map<size_t, std::optional<int64_t>> errors;  // by host
+  const auto clock_of = [&](const Arrival& seen) -> const Clock::Known& {
+    return search.clocks[search.timeline.sequences()[seen.sequence].member];
+  };
+  Clock::Known largest;
+  Clock::Known next;
+  bool several = false;
+  bool unknown = false;
   for (const Arrival& seen : instance.seen) {
-    const NodeId node = search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
-    errors[clock.host(node)] = clock.error_ns(node);
+    const Clock::Known& known = clock_of(seen);
+    several = several || known.host != clock_of(instance.seen.front()).host;
+    if (!known.error_ns) {
+      unknown = true;
+    } else if (known.host != largest.host && known.host != next.host) {
+      if (known.error_ns > largest.error_ns) {
+        next = std::exchange(largest, known);
+      } else if (known.error_ns > next.error_ns) {
+        next = known;
+      }
+    }
   }
-  if (errors.size() < 2) {
+  if (!several) {
     return 0;  // one clock, wherever it stands
   }
-  std::vector<int64_t> largest;
-  for (const auto& [host, error_ns] : errors) {
-    if (!error_ns) {
-      return std::nullopt;
-    }
-    largest.push_back(*error_ns);
-  }
-  std::ranges::sort(largest, std::greater{});
-  return largest[0] + largest[1];
+  return unknown ? std::nullopt : std::optional(*largest.error_ns + *next.error_ns);
 }
 
 int64_t certain_transfer_ns(const SearchState& search, const Instance& instance) {
@@ -119,19 +130,42 @@ void keep(SearchState& search, Stall stall, const std::vector<Interval>& waits) 
     std::erase_if(search.result.watched->declined, [&](const Stall& other) { return other.part() == stall.part(); });
   }
   if (stall.part() != StallPart::kTransfer) {
-    for (const MemberIndex member : stall.members) {
-      std::vector<Interval>& waited = search.waited[member];
+    const auto add = [&](std::vector<Interval>& waited) {
       if (waits.empty()) {
         waited.push_back(stall.window);
       } else {
         waited.insert(waited.end(), waits.begin(), waits.end());
       }
+    };
+    if (stall.members.size() == search.timeline.groups()[stall.group].sequences.size()) {
+      add(search.group_waited[stall.group]);
+    } else {
+      std::ranges::for_each(stall.members, [&](MemberIndex member) { add(search.waited[member]); });
     }
   }
+  search.members_held += static_cast<int64_t>(stall.members.size() + stall.suspects.size());
   search.result.stalls.push_back(std::move(stall));
-  if (static_cast<int64_t>(search.result.stalls.size()) >= 2 * kMaxStalls) {
+  if (static_cast<int64_t>(search.result.stalls.size()) >= 2 * kMaxStalls ||
+      search.members_held >= 2 * kMaxStallMembers) {
     bound_stalls(search);
   }
+}
+
+IntervalSet waited_in(const SearchState& search, const Stall& stall, Interval window) {
+  std::vector<Interval> waited;
+  std::vector<uint32_t> groups;
+  for (const MemberIndex member : stall.members) {
+    search.waited_sets[member].clip(window, waited);
+    for (const uint32_t sequence : search.timeline.sequences_of(member)) {
+      groups.push_back(search.timeline.sequences()[sequence].group);
+    }
+  }
+  std::ranges::sort(groups);
+  groups.erase(std::unique(groups.begin(), groups.end()), groups.end());
+  for (const uint32_t group : groups) {
+    search.group_waited_sets[group].clip(window, waited);
+  }
+  return IntervalSet(std::move(waited));
 }
 
 void decline_watched(SearchState& search, Stall as_if) {
@@ -149,20 +183,30 @@ void decline_watched(SearchState& search, const Instance& instance, const Verdic
 
 void bound_stalls(SearchState& search) {
   std::vector<Stall>& stalls = search.result.stalls;
-  if (static_cast<int64_t>(stalls.size()) <= kMaxStalls) {
+  if (static_cast<int64_t>(stalls.size()) <= kMaxStalls && search.members_held <= kMaxStallMembers) {
     return;
   }
-  search.result.dropped += static_cast<int64_t>(stalls.size()) - kMaxStalls;
-  std::nth_element(stalls.begin(), stalls.begin() + kMaxStalls, stalls.end(), [](const Stall& a, const Stall& b) {
+  std::ranges::stable_sort(stalls, [](const Stall& a, const Stall& b) {
     return std::pair(a.wrong_data(), a.lost_ns) > std::pair(b.wrong_data(), b.lost_ns);
   });
-  for (auto stall = stalls.begin() + kMaxStalls; search.options.watched && stall != stalls.end(); ++stall) {
+  int64_t members = 0;
+  auto kept = stalls.begin();
+  for (; kept != stalls.end() && kept - stalls.begin() < kMaxStalls; ++kept) {
+    const auto more = static_cast<int64_t>(kept->members.size() + kept->suspects.size());
+    if (members > 0 && members + more > kMaxStallMembers) {
+      break;
+    }
+    members += more;
+  }
+  search.result.dropped += stalls.end() - kept;
+  for (auto stall = kept; search.options.watched && stall != stalls.end(); ++stall) {
     if (*search.options.watched == stall->instance()) {
       stall->verdict.reason = VerdictReason::kLeftOut;
       decline_watched(search, std::move(*stall));
     }
   }
-  stalls.resize(kMaxStalls);
+  stalls.erase(kept, stalls.end());
+  search.members_held = members;
 }
 
 int64_t hung_to_ns(const SearchState& search, const Instance& instance) {

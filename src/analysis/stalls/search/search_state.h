@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -22,12 +23,18 @@ struct SearchState {
   const Cluster& cluster;
   const JobEnds& ends;
   StallSearchOptions options;
+  std::vector<Clock::Known> clocks;  // by member
   Baselines baselines;
   OpenCallGraph graph;
   SignatureMismatches mismatches;
-  std::vector<std::vector<Interval>> waited;  // by member: when it waited for a late or missing rank, or was that rank
-  std::vector<IntervalSet> waited_sets;       // the same as sets, once all late and missing ranks are known
-  std::vector<InstanceId> transfers;          // judged after all late and missing ranks; may hold an instance twice
+  /// When ranks waited for a late or missing one, or were that one: of all ranks of a group, by group; of others by
+  /// member.
+  std::vector<std::vector<Interval>> group_waited;
+  std::vector<std::vector<Interval>> waited;
+  std::vector<IntervalSet> group_waited_sets;  // the same as sets, once all late and missing ranks are known
+  std::vector<IntervalSet> waited_sets;
+  int64_t members_held = 0;           // ranks that the stalls name
+  std::vector<InstanceId> transfers;  // judged after all late and missing ranks; may hold an instance twice
   /// Short waits for one device, one after the other on one communicator, that are no stall each.
   struct DeviceRun {
     uint32_t group = 0;
@@ -36,11 +43,15 @@ struct SearchState {
     std::vector<Interval> waits;
   };
   DeviceRun device_run;
+  std::map<uint32_t, std::optional<int64_t>> usual_lateness;  // by sequence: usual_lateness_ns(), once asked for
   StallSearch result;
 };
 
 /// The fields that all kinds of stalls have; its members are the ranks that arrived.
 Stall begin_stall(const SearchState& search, const Instance& instance, const Verdict& verdict);
+
+/// The parts of `window` in which any of the stall's ranks waited for a late or missing rank; once all are known.
+IntervalSet waited_in(const SearchState& search, const Stall& stall, Interval window);
 
 /// Adds a stall unless it is outside of the range. `waits`: when its ranks waited, if not in the whole of its window.
 void keep(SearchState& search, Stall stall, const std::vector<Interval>& waits = {});

@@ -83,11 +83,8 @@ VerdictReason bound_by_step(const SearchState& search, const Instance& instance,
   if (!loss) {
     return VerdictReason::kStepUnknown;
   }
-  std::vector<Interval> waited;
-  for (const MemberIndex member : stall.members) {
-    search.waited_sets[member].clip({instance.completion_ns - loss->step.period_ns, instance.completion_ns}, waited);
-  }
-  const int64_t lost_ns = loss->lost_ns - IntervalSet(std::move(waited)).total_ns();
+  const Interval step{instance.completion_ns - loss->step.period_ns, instance.completion_ns};
+  const int64_t lost_ns = loss->lost_ns - waited_in(search, stall, step).total_ns();
   const int64_t floor_ns = loss->few ? kNoStepBaselineFloorNs : kStallFloorNs;
   if (loss->lost_ns > 0 && lost_ns <= floor_ns) {
     return VerdictReason::kWaitedForLateRank;
@@ -177,11 +174,7 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     stall.window.from_ns = stall.window.to_ns - certain_transfer_ns(search, instance);
   }
   // If one synchronisation completes a batch, waiting for a late rank looks like a long transfer.
-  std::vector<Interval> elsewhere;
-  for (const MemberIndex member : stall.members) {
-    search.waited_sets[member].clip(stall.window, elsewhere);
-  }
-  const int64_t own_ns = stall.window.length() - IntervalSet(std::move(elsewhere)).total_ns();
+  const int64_t own_ns = stall.window.length() - waited_in(search, stall, stall.window).total_ns();
   stall.usual_ns = baseline.known ? std::optional(baseline.usual_ns) : std::nullopt;
   stall.lost_ns = own_ns - baseline.usual_ns;
   stall.suspects = stall.members;

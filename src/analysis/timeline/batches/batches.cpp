@@ -100,7 +100,8 @@ void mark_process(std::vector<CallSequence>& sequences, const std::vector<uint32
   }
 }
 
-/// The number of the first call that ended with this one, on its communicator.
+}  // namespace
+
 int64_t first_in_batch(const CallSequence& sequence, int64_t number) {
   const int64_t end_ns = sequence.call_at(number)->end_ns();
   const Call* before = sequence.call_at(number - 1);
@@ -109,8 +110,6 @@ int64_t first_in_batch(const CallSequence& sequence, int64_t number) {
   }
   return number;
 }
-
-}  // namespace
 
 void mark_batches(std::vector<CallSequence>& sequences) {
   std::unordered_map<MemberIndex, std::vector<uint32_t>> processes;

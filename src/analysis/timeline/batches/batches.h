@@ -15,6 +15,9 @@ namespace stalltrace::analysis {
 /// within kStallFloorNs are no batch: each one's own end is known well enough. Linear in the calls.
 void mark_batches(std::vector<CallSequence>& sequences);
 
+/// The number of the first call that ended with this one, which has to be there, on its communicator.
+int64_t first_in_batch(const CallSequence& sequence, int64_t number);
+
 /// What ended with the batches of an instance.
 struct BatchStep {
   int64_t period_ns = 0;  // from the end before the batch to its own; of the rank for which that is least

@@ -50,10 +50,14 @@ std::optional<int64_t> calls_in_step(const Timeline& timeline, MemberIndex membe
   }
   std::ranges::sort(newest);
   // An evaluation among them is no step: then the calls since then may repeat.
+  // A call that does not match, in which the job hangs, is the newest: then those before it may.
   for (size_t length = std::min(newest.size(), kCallsOfSteps); length >= kRepeats; length /= 2) {
-    const size_t period = period_of(std::span(newest).last(length));
-    if (kRepeats * period <= length) {
-      return static_cast<int64_t>(period);
+    const std::span<const CallToken> all = std::span(newest).last(length);
+    for (const std::span<const CallToken> text : {all, all.first(length - length / 4)}) {
+      const size_t period = period_of(text);
+      if (kRepeats * period <= text.size()) {
+        return static_cast<int64_t>(period);
+      }
     }
   }
   return std::nullopt;

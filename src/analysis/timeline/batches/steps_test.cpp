@@ -17,14 +17,18 @@ struct Loaded {
   Timeline timeline;
 };
 
-Loaded load(std::string_view shape, int steps) {
-  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = steps, .warm_up_ms = 0, .plugin = true};
-  EXPECT_TRUE(simulation::apply_shape(shape, options).has_value());
+Loaded load(const simulation::JobOptions& options) {
   MemorySource source;
   simulation::Job(options).record_all(source);
   Cluster cluster = *Cluster::load(source);
   Timeline timeline = *Timeline::load(source, cluster);
   return {std::move(cluster), std::move(timeline)};
+}
+
+Loaded load(std::string_view shape, int steps) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = steps, .warm_up_ms = 0, .plugin = true};
+  EXPECT_TRUE(simulation::apply_shape(shape, options).has_value());
+  return load(options);
 }
 
 TEST(StepsOfCalls, AreWhatRepeats) {
@@ -37,6 +41,15 @@ TEST(StepsOfCalls, AreWhatRepeats) {
   EXPECT_EQ(calls_in_step(experts.timeline, 0), 4 * 8 + 8 + 1);
   const Loaded few = load("moe", 2);
   EXPECT_NE(calls_in_step(few.timeline, 0), 4 * 8 + 8 + 1);
+}
+
+/// Under one number a rank called something else: the newest calls do not repeat, those before them do.
+TEST(StepsOfCalls, AreKnownWhereTheJobHangsInAMismatch) {
+  simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 24, .warm_up_ms = 0, .plugin = true};
+  ASSERT_TRUE(simulation::apply_shape("fsdp", options).has_value());
+  options.faults = {{.kind = simulation::FaultKind::kMismatchedCollective, .rank = 0, .from = 16}};
+  const Loaded loaded = load(options);
+  EXPECT_EQ(calls_in_step(loaded.timeline, 0), 3 * 16);
 }
 
 TEST(StepsOfCalls, ShowWhenARankHasSettled) {

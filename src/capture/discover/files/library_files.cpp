@@ -19,7 +19,7 @@ constexpr size_t kMostFiles = 4096;
 /// How long the content read for a file name is assumed for further mappings of that name.
 constexpr int64_t kDismissedNs = 2 * kNsPerSecond;
 /// Limit of one user's mappings that wait for their file to be read: 128 ranks of PyTorch starting at once have fewer.
-constexpr size_t kMostWaiting = 65536;
+constexpr size_t kMostWaitingOfUser = 65536;
 /// How long the content of a remote file is assumed to last.
 constexpr int64_t kRemoteNs = 30 * kNsPerSecond;
 constexpr int kSettlePollMs = 20;
@@ -50,7 +50,7 @@ bool LibraryFiles::was_dismissed(const FileKey& key) {
 void LibraryFiles::ask(LibraryReader& reader, pid_t pid, const MappedFile& mapping, const FileKey& key) {
   const bool fresh = !waiting_.contains(key);
   LibraryReader::Request request{.pid = pid, .user = key.user, .mapping = mapping};
-  if (waiting_of_[key.user] >= kMostWaiting || (fresh && !reader.ask(request))) {
+  if (waiting_of_[key.user] >= kMostWaitingOfUser || (fresh && !reader.ask(request))) {
     left_out_.add("library:not_read", key.path, "too many files of its user wait to be read");
     return;
   }

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "capture/discover/files/library_symbols.h"
+#include "wire/python.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -20,6 +21,7 @@ TEST(LibraryReader, SymbolsComeThroughAsTheyWere) {
   symbols.has_collectives = true;
   symbols.marker = MarkerPoint{.function_offset = 7, .semaphore_offset = 8};
   symbols.mpi_world = MpiWorld{.address = 1, .segment_address = 2, .segment_offset = 3, .segment_bytes = 4};
+  symbols.python = {{.offset = 9, .function = ST_PYTHON_DISPLAYS, .minor = 12, .runtime_distance = -5}};
   symbols.code = 0x1234567890;
   const std::string bytes = symbols_to_bytes(symbols);
   const auto back = symbols_from_bytes(bytes, kFileBytes);
@@ -28,6 +30,7 @@ TEST(LibraryReader, SymbolsComeThroughAsTheyWere) {
   EXPECT_EQ(back->points.size(), 2U);
   EXPECT_TRUE(back->points[0].int_handles);
   EXPECT_EQ(back->mpi_world->segment_bytes, 4U);
+  EXPECT_EQ(back->python.at(0).runtime_distance, -5);
 }
 
 /// The file that the parser read may have subverted it.
@@ -65,6 +68,20 @@ TEST(LibraryReader, PointsThatTheFileCanNotHaveAreRefused) {
   symbols.points.push_back({.offset = kMostProbePoints, .row = 3});
   EXPECT_FALSE(comes_through(symbols)) << "more than are looked for";
   symbols.points.clear();
+  const PythonPoint right{.offset = 5, .function = ST_PYTHON_PRINTS, .minor = 12};
+  symbols.python = {right};
+  EXPECT_TRUE(comes_through(symbols));
+  symbols.python[0].offset = kFileBytes;
+  EXPECT_FALSE(comes_through(symbols));
+  symbols.python[0] = right;
+  symbols.python[0].function = ST_PYTHON_DISPLAYS + 1;
+  EXPECT_FALSE(comes_through(symbols));
+  symbols.python[0] = right;
+  symbols.python[0].minor = ST_PYTHON_VERSIONS;
+  EXPECT_FALSE(comes_through(symbols));
+  symbols.python = {right, right};
+  EXPECT_FALSE(comes_through(symbols)) << "twice";
+  symbols.python.clear();
   symbols.marker = MarkerPoint{.function_offset = 1, .semaphore_offset = kFileBytes};
   EXPECT_FALSE(comes_through(symbols));
 }

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/untrusted/bytes.h"
+#include "wire/python.h"
 
 namespace stalltrace::capture {
 
@@ -16,6 +17,13 @@ std::string symbols_to_bytes(const FileSymbols& symbols) {
   put(bytes, symbols.marker.value_or(MarkerPoint{}));
   put(bytes, symbols.mpi_world.has_value());
   put(bytes, symbols.mpi_world.value_or(MpiWorld{}));
+  put(bytes, static_cast<uint32_t>(symbols.python.size()));
+  for (const PythonPoint& point : symbols.python) {
+    put(bytes, point.offset);
+    put(bytes, point.function);
+    put(bytes, point.minor);
+    put(bytes, point.runtime_distance);
+  }
   for (const ProbePoint& point : symbols.points) {
     put(bytes, point.offset);
     put(bytes, point.row);
@@ -44,6 +52,20 @@ std::optional<FileSymbols> symbols_from_bytes(std::string_view bytes, uint64_t f
   symbols.marker = has_marker ? std::optional(marker) : std::nullopt;
   symbols.mpi_world = has_world ? std::optional(world) : std::nullopt;
   std::set<uint64_t> offsets;
+  uint32_t python_points = 0;
+  if (!take_value(bytes, python_points) || python_points > kMostPythonPoints) {
+    return std::nullopt;
+  }
+  for (uint32_t i = 0; i < python_points; ++i) {
+    PythonPoint point;
+    if (!take_value(bytes, point.offset) || !take_value(bytes, point.function) || !take_value(bytes, point.minor) ||
+        !take_value(bytes, point.runtime_distance) || point.offset >= file_bytes ||
+        point.function > ST_PYTHON_DISPLAYS || point.minor >= ST_PYTHON_VERSIONS ||
+        !offsets.insert(point.offset).second) {
+      return std::nullopt;
+    }
+    symbols.python.push_back(point);
+  }
   while (!bytes.empty()) {
     ProbePoint point;
     if (!take_value(bytes, point.offset) || !take_value(bytes, point.row) || !take_flag(point.int_handles) ||

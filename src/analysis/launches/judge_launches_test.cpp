@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "analysis/explain.h"
+#include "analysis/testing/golden_text.h"
+#include "base/clock.h"
+#include "model/events/imported/ras_statement.h"
+#include "model/events/imported_evidence.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kBegin = int64_t{20'000} * 86'400 * kNsPerSecond;
+constexpr CommHash kWorld = 0xabc;
+constexpr NodeId kFile = 700;
+
+/// Reports of a job of eight ranks on two hosts, all in one file.
+struct Reports {
+  MemorySource source;
+  int64_t time_ns = kBegin;
+  int64_t line = 0;
+  std::string lacks = "call_durations calls time_zone";
+
+  void begin(int64_t after_ns = 0) {
+    time_ns += after_ns;
+    add(LogKind::kVersion, "report of NCCL's RAS 2.29.1: 1 communicator");
+  }
+  void say(const RasStatement& statement) { add(LogKind::kEnd, ras_text(statement)); }
+
+  static RasStatement rank(int32_t number, std::vector<std::pair<std::string, uint64_t>> launched = {}) {
+    RasStatement said{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = number};
+    said.host = fmt::format("10.0.0.{}", number / 4);
+    said.pid = 100 + number;
+    said.gpu = number % 4;
+    said.state = RasState::kRunning;
+    said.launched = std::move(launched);
+    return said;
+  }
+  /// All eight, each with its number of AllReduces.
+  void ranks(const std::function<uint64_t(int32_t)>& count) {
+    for (int32_t number = 0; number < 8; ++number) {
+      say(rank(number, {{"AllReduce", count(number)}, {"Broadcast", 2}}));
+    }
+  }
+
+  Report explained() {
+    Node node{.node_id = kFile, .name = "ras.json", .started_ns = kBegin, .ended_ns = time_ns};
+    node.agent_version = kRasFormat;
+    node.missing_evidence = lacks;
+    source.accept(node);
+    const auto result = explain(source);
+    EXPECT_TRUE(result);
+    return result ? result->report : Report();
+  }
+
+ private:
+  void add(LogKind kind, std::string text) {
+    LogLine row{.node_id = kFile, .timestamp_ns = time_ns, .kind = kind, .line = ++line};
+    row.text = std::move(text);
+    source.accept(std::move(row));
+  }
+};
+
+uint64_t rank_5_behind(int32_t rank) { return rank == 5 ? 6649 : 6650; }
+
+void expect_nothing(const Report& report, std::string_view note) {
+  EXPECT_TRUE(report.findings.empty()) << report.findings[0].summary;
+  EXPECT_EQ(report.health(), std::nullopt);
+  EXPECT_THAT(report.notes, testing::Contains(testing::HasSubstr(std::string(note))));
+}
+
+Finding only(const Report& report) {
+  EXPECT_EQ(report.findings.size(), 1U) << testing::PrintToString(report.notes);
+  Finding finding = report.findings.empty() ? Finding() : report.findings[0];
+  if (!finding.culprit) {
+    finding.culprit.emplace();
+  }
+  return finding;
+}
+
+TEST(Launches, EqualNumbersAreNoFinding) {
+  Reports reports;
+  reports.begin();
+  reports.ranks([](int32_t) { return 6650; });
+  const Report report = reports.explained();
+  expect_nothing(report, "counts launches");
+  EXPECT_EQ(report.nodes, 2);
+}
+
+TEST(Launches, ARankBehindInOneReport) {
+  Reports reports;
+  reports.begin();
+  reports.ranks(rank_5_behind);
+  const Report report = reports.explained();
+  const Finding finding = only(report);
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
+  EXPECT_DOUBLE_EQ(finding.confidence, 0.4);
+  EXPECT_EQ(finding.culprit->rank, 5);
+  EXPECT_EQ(finding.culprit->pid, 105);
+  EXPECT_EQ(finding.culprit->node, "10.0.0.1");
+  EXPECT_EQ(finding.comm_id_hash, kWorld);
+  expect_golden_text("launches: one report", finding);
+}
+
+TEST(Launches, NothingChangesBetweenTwoReports) {
+  Reports reports;
+  reports.begin();
+  reports.ranks(rank_5_behind);
+  reports.begin(60 * kNsPerSecond);
+  reports.ranks(rank_5_behind);
+  const Report report = reports.explained();
+  const Finding finding = only(report);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_DOUBLE_EQ(finding.confidence, 0.6);
+  EXPECT_EQ(finding.culprit->rank, 5);
+  EXPECT_DOUBLE_EQ(finding.stall_ms, 60'000);
+  expect_golden_text("launches: two reports", finding);
+
+  Reports untimed;  // text has no times
+  untimed.lacks += " clock_times";
+  untimed.begin();
+  untimed.ranks(rank_5_behind);
+  untimed.begin(60 * kNsPerSecond);
+  untimed.ranks(rank_5_behind);
+  EXPECT_EQ(only(untimed.explained()).severity, Severity::kWaiting);
+}
+
+TEST(Launches, AJobThatRuns) {
+  Reports reports;
+  reports.begin();
+  reports.ranks(rank_5_behind);
+  reports.begin(kNsPerSecond);
+  reports.ranks([](int32_t rank) { return 20 + rank_5_behind(rank); });
+  expect_nothing(reports.explained(), "the job ran");
+  reports.begin(kNsPerSecond);
+  reports.ranks([](int32_t) { return 7000; });
+  expect_nothing(reports.explained(), "counts launches");
+}
+
+/// The user guide's example of a job in order: 6 of 32 ranks one call behind.
+TEST(Launches, SeveralBehindInOneReportProveNothing) {
+  Reports reports;
+  reports.begin();
+  reports.ranks([](int32_t rank) { return rank < 2 ? 6649 : 6650; });
+  expect_nothing(reports.explained(), "does not show that the job stands still");
+  reports.begin(40 * kNsPerSecond);
+  reports.ranks([](int32_t rank) { return rank < 2 ? 6649 : 6650; });
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.culprit->node, "10.0.0.0");
+  EXPECT_EQ(finding.culprit->rank, std::nullopt);
+}
+
+/// Of a report in text the majority is a number.
+TEST(Launches, RanksThatAreNotNamed) {
+  Reports reports;
+  reports.begin();
+  RasStatement others{.hash = kWorld, .nranks = 8, .whole_job = true, .members = 7};
+  others.launched = {{"AllReduce", 6650}};
+  reports.say(others);
+  reports.say(Reports::rank(5, {{"AllReduce", 6649}}));
+  EXPECT_EQ(only(reports.explained()).culprit->rank, 5);
+
+  Reports behind;
+  behind.begin();
+  others.members = 3;
+  others.launched = {{"AllReduce", 6649}};
+  behind.say(others);
+  others.members = 5;
+  others.launched = {{"AllReduce", 6650}};
+  behind.say(others);
+  expect_nothing(behind.explained(), "does not name");
+}
+
+TEST(Launches, OneRankCallsMoreThanTheOthers) {
+  Reports reports;
+  for (int i = 0; i < 2; ++i) {
+    reports.begin(40 * kNsPerSecond);
+    reports.ranks([](int32_t rank) { return rank == 0 ? 6650 : 6649; });
+  }
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.culprit->rank, 0);
+  expect_golden_text("launches: one more", finding);
+}
+
+TEST(Launches, DifferentOperations) {
+  Reports reports;
+  reports.begin();
+  for (int32_t number = 0; number < 8; ++number) {
+    reports.say(Reports::rank(number, {{"AllReduce", number == 3 ? 9 : 10}, {"Broadcast", number == 3 ? 3 : 2}}));
+  }
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
+  EXPECT_EQ(finding.culprit->rank, 3);
+  expect_golden_text("launches: other operations", finding);
+}
+
+/// Adds a communicator of ranks 6 and 7.
+void add_pair(Reports& reports) {
+  for (const int32_t number : {6, 7}) {
+    RasStatement said = Reports::rank(number, {{"AllGather", number == 6 ? 51 : 50}});
+    said.hash = 0xdef;
+    said.nranks = 2;
+    said.whole_job = false;
+    said.rank = number - 6;
+    reports.say(said);
+  }
+}
+
+/// Rank 6 is behind on the whole job's communicator since it waits on another one, for rank 7.
+TEST(Launches, ARankThatWaitsElsewhereIsNotToBlame) {
+  Reports reports;
+  reports.begin();
+  reports.ranks([](int32_t rank) { return rank >= 6 ? 99 : 100; });
+  add_pair(reports);
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.culprit->rank, 7);
+  EXPECT_EQ(finding.collectives_affected, 2);
+}
+
+TEST(Launches, TwoCommunicatorsInDifferentOrder) {
+  Reports reports;
+  reports.begin();
+  reports.ranks([](int32_t rank) { return rank == 6 ? 99 : 100; });
+  add_pair(reports);
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
+  EXPECT_FALSE(finding.culprit->rank);
+  expect_golden_text("launches: crossed", finding);
+}
+
+TEST(Launches, ACommunicatorThatIsTakenDown) {
+  Reports reports;
+  reports.begin();
+  reports.ranks(rank_5_behind);
+  RasStatement leaving{.hash = kWorld, .nranks = 8, .members = 0};
+  leaving.state = RasState::kFinalize;
+  reports.say(leaving);
+  expect_nothing(reports.explained(), "taking it down");
+}
+
+TEST(Launches, AProcessThatIsDead) {
+  Reports reports;
+  reports.begin();
+  reports.ranks([](int32_t) { return 100; });
+  RasStatement gone = Reports::rank(5);
+  gone.state = RasState::kDead;
+  reports.say(gone);
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kDeadRank);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.culprit->rank, 5);
+  expect_golden_text("launches: dead", finding);
+
+  Reports text;  // the process, and the rank that its communicator misses
+  text.begin();
+  RasStatement process{.host = "10.0.0.1", .pid = 105, .gpu = 1, .state = RasState::kDead};
+  text.say(process);
+  gone.state = RasState::kUnresponsive;
+  text.say(gone);
+  EXPECT_EQ(only(text.explained()).culprit->rank, 5);
+
+  Reports old;  // NCCL 2.24: without the process of the rank
+  old.begin();
+  old.say(process);
+  RasStatement missing{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = 5, .state = RasState::kUnresponsive};
+  old.say(missing);
+  EXPECT_EQ(only(old.explained()).culprit->rank, 5);
+}
+
+TEST(Launches, AProcessThatNobodyMisses) {
+  Reports reports;
+  reports.begin();
+  reports.say({.host = "10.0.0.1", .pid = 105, .state = RasState::kDead});
+  expect_nothing(reports.explained(), "no communicator that runs misses it");
+}
+
+TEST(Launches, AProcessThatDoesNotAnswer) {
+  Reports reports;
+  reports.begin();
+  RasStatement gone = Reports::rank(5);
+  gone.state = RasState::kUnresponsive;
+  reports.say(gone);
+  Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
+  EXPECT_EQ(finding.culprit->rank, 5);
+  expect_golden_text("launches: no answer", finding);
+  reports.begin(kNsPerSecond);
+  reports.say(gone);
+  EXPECT_EQ(only(reports.explained()).severity, Severity::kHigh);
+}
+
+TEST(Launches, ErrorsOfRanks) {
+  Reports reports;
+  reports.begin();
+  RasStatement failed = Reports::rank(2);
+  failed.async_error = 1;
+  reports.say(failed);
+  RasStatement other = Reports::rank(3);
+  other.async_error = 6;
+  reports.say(other);
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_golden_text("launches: error", finding);
+
+  Reports set_up;
+  set_up.begin();
+  failed.async_error = 0;
+  failed.init_error = 2;
+  set_up.say(failed);
+  EXPECT_EQ(only(set_up.explained()).cause, Cause::kInitFailure);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "analysis/explain.h"
+#include "analysis/testing/golden_text.h"
+#include "base/clock.h"
+#include "model/events/imported_evidence.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kBegin = int64_t{20'000} * 86'400 * kNsPerSecond;
+
+/// The output of a job, in which each line has its speaker.
+struct Output {
+  MemorySource source;
+  int64_t lines = 0;
+
+  void say(std::optional<int32_t> rank, std::string text) {
+    LogLine row{.node_id = 1, .timestamp_ns = kBegin + ++lines, .pid = rank ? 100 + *rank : 0, .rank = rank};
+    row.kind = LogKind::kWarning;
+    row.line = lines;
+    row.text = std::move(text);
+    source.accept(std::move(row));
+  }
+  Report explained() {
+    Node node{.node_id = 1, .name = "node1", .hostname = "node1", .agent_version = "nccl_log", .started_ns = kBegin};
+    node.missing_evidence = kLacksDurations;
+    source.accept(node);
+    const auto result = explain(source);
+    EXPECT_TRUE(result);
+    return result ? result->report : Report();
+  }
+  Finding only() {
+    const Report report = explained();
+    EXPECT_EQ(report.findings.size(), 1U);
+    return report.findings.empty() ? Finding() : report.findings[0];
+  }
+};
+
+std::string mismatch(int one, int other, std::string_view shape = "[10]", std::string_view other_shape = "[20]") {
+  return fmt::format(
+      "Detected mismatch between collectives on ranks. Rank {} is running collective: CollectiveFingerPrint("
+      "SequenceNumber=7, OpType=ALLREDUCE, TensorShape={}, TensorDtypes=Float, TensorDeviceTypes=cuda), but Rank {} is "
+      "running collective: CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE, TensorShape={}, "
+      "TensorDtypes=Float, TensorDeviceTypes=cuda).",
+      one, shape, other, other_shape);
+}
+
+TEST(TorchReports, TheOddRankOfACollective) {
+  Output output;
+  output.say(0, mismatch(0, 2));
+  output.say(1, mismatch(1, 2));
+  output.say(2, mismatch(2, 0, "[20]", "[10]"));
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.culprit->rank, 2);
+  EXPECT_EQ(finding.culprit->pid, 102);
+  expect_golden_text("torch: mismatch", finding);
+}
+
+TEST(TorchReports, OneReportOfTwoRanksBlamesNeither) {
+  Output output;
+  output.say(0, mismatch(0, 1));
+  EXPECT_FALSE(output.only().culprit);
+  Output group;  // ranks of a process group: rank 4 of the job is its rank 0
+  group.say(4, mismatch(0, 2));
+  group.say(5, mismatch(1, 2));
+  EXPECT_FALSE(group.only().culprit);
+}
+
+TEST(TorchReports, UnusedParametersAreNamed) {
+  Output output;
+  output.say(1, "Parameters which did not receive grad for rank 1: fc2.weight, fc2.bias");
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.culprit->rank, 1);
+  expect_golden_text("torch: unused parameters", finding);
+  output.say(0, "Parameters which did not receive grad for rank 0: fc2.weight, fc2.bias");
+  EXPECT_FALSE(output.only().culprit);
+}
+
+TEST(TorchReports, ARankThatMissesABarrier) {
+  Output output;
+  output.say(0, "Rank 3 failed to pass monitoredBarrier in 2000 ms");
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.op, Operation::kBarrier);
+  EXPECT_EQ(finding.culprit->rank, 3);
+  expect_golden_text("torch: barrier", finding);
+  Output group;
+  group.say(4, "Rank 1 failed to pass monitoredBarrier in 2000 ms");
+  EXPECT_FALSE(group.only().culprit);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

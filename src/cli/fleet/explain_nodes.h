@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// `explain --nodes`: the finding that the recordings of all nodes in one place would give.
+#pragma once
+
+#include <string_view>
+
+#include "cli/fleet/node_flags.h"
+#include "cli/reporting.h"
+
+namespace stalltrace::cli {
+
+/// Gives up all rights but to connect, asks the nodes and explains what they have. Says on standard error which nodes
+/// are missing, and what was moved. `event`: as inspect_inputs() takes it.
+Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, std::string_view event,
+                                      const TimeWindow& window);
+
+}  // namespace stalltrace::cli

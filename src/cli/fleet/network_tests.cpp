@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/fleet/network_tests.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "base/untrusted/helper_child.h"
+#include "capture/discover/identity.h"
+#include "cli/framework/confined_reading.h"
+#include "cli/framework/exit_code.h"
+#include "fleet/node_list.h"
+#include "fleet/resolve.h"
+#include "preflight/peers/judge.h"
+#include "preflight/peers/launch_output.h"
+#include "preflight/preflight.h"
+
+namespace stalltrace::cli {
+namespace {
+
+constexpr std::chrono::seconds kNamesLimit{5};
+
+std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::string>& names) {
+  std::vector<fleet::NodeAddress> nodes;
+  nodes.reserve(names.size());
+  for (const std::string& name : names) {
+    nodes.push_back({.host = name});
+  }
+  fleet::resolve(nodes, kNamesLimit);
+  std::map<std::string, std::vector<std::string>> found;
+  for (fleet::NodeAddress& node : nodes) {
+    found[node.host] = std::move(node.addresses);
+  }
+  return found;
+}
+
+/// Where rank 0 is: as torchrun says it, or the first node of Slurm's job, where srun starts it.
+std::string master_of(const Environment& environment) {
+  const std::string given(value_of(environment, "MASTER_ADDR"));
+  if (!given.empty() || value_of(environment, "SLURM_JOB_NODELIST").empty()) {
+    return given;
+  }
+  const auto nodes = fleet::parse_node_list("slurm");
+  return nodes && !nodes->empty() ? nodes->front().host : "";
+}
+
+/// The coordinator's own rank; ends with the process that coordinates.
+pid_t fork_rank(const std::function<int()>& rank) {
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::_exit(die_with_parent(parent) ? rank() : kExitFailed);
+  }
+  return child;
+}
+
+}  // namespace
+
+std::vector<Flag> NetworkTests::flags() {
+  return {
+      switch_flag("--network",
+                  "in every process of a launch (torchrun, mpirun, srun): test the network between its nodes", &given_),
+      integer_flag("--port", "PORT", "rank 0 listens here for the other ranks", 1, UINT16_MAX, &port_),
+      duration_flag("--wait", "how long to wait for all ranks", &launch_.wait_ns),
+      integer_flag("--rounds", "N", "of many nodes: how many others each one is tested with", 1, 65'536,
+                   &launch_.most_rounds),
+      duration_flag("--test-time", "how long a node sends to another one, at most", &launch_.flow.time_ns),
+      size_limit_flag("--test-size", "how much it sends, at most", &launch_.flow.bytes),
+      integer_flag("--max-mbit", "N", "how fast it sends, at most; 0: as fast as TCP allows", 0, 1'000'000,
+                   &launch_.flow.mbit)};
+}
+
+Status NetworkTests::read_launch(const Environment& environment) {
+  constexpr int64_t kLongestTest = 60'000'000'000;
+  if (launch_.flow.bytes <= 0 || launch_.flow.time_ns > kLongestTest) {
+    return fail("--test-size needs a limit, and --test-time is at most 60s", "these tests are not to flood a network",
+                ErrorKind::kUsage);
+  }
+  const capture::JobIdentity identity = capture::job_identity(environment);
+  launch_.master = master_of(environment);
+  if (!identity.rank || !identity.world_size || launch_.master.empty()) {
+    return fail(!identity.rank || !identity.world_size
+                    ? "this is not a process of a launch: it has no rank, or no number of ranks"
+                    : "it is not known where rank 0 runs",
+                "start it with torchrun --no_python, mpirun -x MASTER_ADDR=HOST or srun, or set RANK, WORLD_SIZE and "
+                "MASTER_ADDR for each process",
+                ErrorKind::kUsage);
+  }
+  launch_.rank = *identity.rank;
+  launch_.world_size = *identity.world_size;
+  launch_.job = identity.job_id;
+  launch_.name = capture::node_name("");
+  launch_.port = static_cast<uint16_t>(port_);
+  launch_.masters = look_up({launch_.master})[launch_.master];
+  if (launch_.masters.empty()) {
+    return fail(fmt::format("rank 0's host {} is not known here, on {}", launch_.master, launch_.name),
+                "add it to /etc/hosts or the name servers, or set MASTER_ADDR to its address");
+  }
+  return {};
+}
+
+Result<bool> NetworkTests::take_part(const Environment& environment) const {
+  ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment));
+  return preflight::take_part(
+      launch_, report, environment,
+      {.resolve = look_up, .confine = [] { confine_to_reading({}, "", Makes::kFile, Network::kConnects); }});
+}
+
+Result<int> NetworkTests::run(Console& console, const Environment& environment, bool json) {
+  ST_TRY(read_launch(environment));
+  if (launch_.rank == 0) {
+    return coordinate(console, environment, json);
+  }
+  ST_ASSIGN(const bool failed, take_part(environment));
+  return failed ? kExitPreflight : kExitDone;
+}
+
+Result<int> NetworkTests::coordinate(Console& console, const Environment& environment, bool json) {
+  if (!preflight::has_address(launch_.masters)) {
+    return fail(fmt::format("MASTER_ADDR {} is {}, no address of this host, where rank 0 runs", launch_.master,
+                            fmt::join(launch_.masters, ", ")),
+                "set it to the host of rank 0, and correct a wrong line in /etc/hosts");
+  }
+  ST_ASSIGN(preflight::Coordinator coordinator, preflight::Coordinator::open(launch_));
+  const pid_t child = fork_rank([&] {
+    const auto failed = take_part(environment);
+    if (!failed) {
+      console.error(failed.error());
+    }
+    return failed ? kExitDone : kExitFailed;
+  });
+  if (child < 0) {
+    return fail_errno("start rank 0's process", errno);
+  }
+  confine_to_reading({});
+  ST_ASSIGN(const preflight::LaunchResults results,
+            coordinator.run([&](const std::string& line) { console.note("preflight: " + line); }));
+  const preflight::Judgement judgement = preflight::judge(results);
+  console.out(json ? preflight::launch_json(results, judgement) : preflight::launch_text(results, judgement));
+  ST_TRY(console.finish());  // before another rank ends with 4, on which launchers kill the rest
+  coordinator.finish(judgement.failed());
+  ::waitpid(child, nullptr, 0);
+  return judgement.failed() ? kExitPreflight : kExitDone;
+}
+
+}  // namespace stalltrace::cli

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "fleet/rows/fleet_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "fleet/rows/received_rows.h"
+#include "serve/http/message.h"
+
+namespace stalltrace::fleet {
+namespace {
+
+constexpr int64_t kShareOfOne = 4;  // one of several nodes may take a quarter of the room
+/// Of one time that nodes are asked, where nearly nothing is left of the limit.
+constexpr std::chrono::nanoseconds kLeastLimit{std::chrono::milliseconds(50)};
+
+template <typename T>
+constexpr std::string_view kTableOf = EventTraits<T>::kTable;
+
+/// What every analysis reads. Tables that hold few rows, or none, come at once with them.
+serve::RowsRequest first_request() {
+  serve::RowsRequest request;
+  for (const std::string_view table : {kTableOf<Node>, kTableOf<Process>, kTableOf<Communicator>, kTableOf<Connection>,
+                                       kTableOf<Loss>, kTableOf<BenchmarkRun>, kTableOf<Collective>,
+                                       kTableOf<KernelMessage>, kTableOf<LogLine>, kTableOf<BenchmarkResult>}) {
+    request.reads.push_back({.table = std::string(table)});
+  }
+  return request;
+}
+
+constexpr std::array kEvidenceOfThreads{kTableOf<TcpEvent>, kTableOf<TcpSample>, kTableOf<WaitSpan>};
+constexpr std::array kEvidenceOfHosts{kTableOf<PacketDrop>, kTableOf<HostSample>, kTableOf<PortCounter>};
+
+/// One table that is missing is brought with those that are read after it.
+std::vector<serve::RowsRequest::Read> reads_with(std::string_view table, TimeRange range) {
+  std::vector<serve::RowsRequest::Read> reads;
+  const bool to_the_end = range.to_ns == kForever;
+  if (to_the_end && std::ranges::find(kEvidenceOfThreads, table) != kEvidenceOfThreads.end()) {
+    for (const std::string_view each : kEvidenceOfThreads) {
+      reads.push_back({.table = std::string(each), .range = range});
+    }
+  } else {
+    reads.push_back({.table = std::string(table), .range = range});
+  }
+  return reads;
+}
+
+std::string tables_in(const std::vector<serve::RowsRequest::Read>& reads) {
+  std::string tables;
+  for (const serve::RowsRequest::Read& read : reads) {
+    tables += read.table + " ";
+  }
+  return tables;
+}
+
+Status no_room() {
+  return fail("the rows of all nodes together take more than are kept here",
+              "give --from and --to, or fewer nodes; or look at it on that node: stalltrace explain FILE");
+}
+
+bool covers(TimeRange all, TimeRange part) { return all.from_ns <= part.from_ns && all.to_ns >= part.to_ns; }
+
+/// Of what all nodes may send together, what is left. They answer at the same time.
+struct Room {
+  int64_t bytes = 0;
+};
+
+/// Asks a node for rows of its recordings, one after the other.
+class RowsConversation final : public Conversation {
+ public:
+  struct Wanted {
+    size_t recording = 0;  // an index of the caller
+    std::string name;
+    serve::RowsRequest request;
+  };
+  RowsConversation(std::vector<Wanted> wanted, Room& room, int64_t most_bytes)
+      : wanted_(std::move(wanted)), room_(room), most_bytes_(most_bytes) {}
+
+  Result<std::optional<Question>> next(Reply* last) override {
+    if (last != nullptr) {
+      ST_TRY(received.back().second.finish());
+    }
+    if (received.size() == wanted_.size()) {
+      return std::nullopt;
+    }
+    const Wanted& wanted = wanted_[received.size()];
+    const int64_t most = std::max<int64_t>(std::min(room_.bytes, most_bytes_), 0);
+    received.emplace_back(wanted.recording, ReceivedRows(wanted.request, {.bytes = most}));
+    Question question{.method = "POST",
+                      .target = "/v1/rows?recording=" + serve::percent_encoded(wanted.name),
+                      .body = serve::to_json(wanted.request),
+                      .most_bytes = static_cast<size_t>(most)};
+    question.sink = [this](std::string_view bytes) -> Result<bool> {
+      moved_bytes += static_cast<int64_t>(bytes.size());
+      most_bytes_ -= static_cast<int64_t>(bytes.size());
+      room_.bytes -= static_cast<int64_t>(bytes.size());
+      Status taken = room_.bytes < 0 ? no_room() : received.back().second.add(bytes);
+      if (!taken) {  // its rows are of no use to the others
+        room_.bytes += moved_bytes;
+        received.clear();
+        return std::unexpected(std::move(taken.error()));
+      }
+      return false;
+    };
+    return question;
+  }
+
+  std::vector<std::pair<size_t, ReceivedRows>> received;
+  int64_t moved_bytes = 0;
+
+ private:
+  std::vector<Wanted> wanted_;
+  Room& room_;
+  int64_t most_bytes_;  // left for this one
+};
+
+/// What a node serves and its clocks, then the same rows of each of its recordings.
+class OpeningConversation final : public Conversation {
+ public:
+  OpeningConversation(serve::RowsRequest request, Room& room, int64_t most_bytes)
+      : request_(std::move(request)), room_(room), most_bytes_(most_bytes) {}
+
+  Result<std::optional<Question>> next(Reply* last) override {
+    if (rows) {
+      return rows->next(last);
+    }
+    ST_ASSIGN(std::optional<Question> question, about.next(last));
+    if (question) {
+      return question;
+    }
+    std::vector<RowsConversation::Wanted> wanted;
+    for (const RecordingInfo& recording : about.info.recordings) {
+      if (!recording.problem.empty()) {
+        return fail(printable(recording.problem), "see on that node");
+      }
+      wanted.push_back({.recording = wanted.size(), .name = recording.name, .request = request_});
+    }
+    if (wanted.empty()) {
+      return fail("it serves no recording", "start 'stalltrace serve FILE' there");
+    }
+    rows.emplace(std::move(wanted), room_, most_bytes_);
+    return rows->next(nullptr);
+  }
+
+  InfoConversation about;
+  std::optional<RowsConversation> rows;
+
+ private:
+  serve::RowsRequest request_;
+  Room& room_;
+  int64_t most_bytes_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<FleetSource>> FleetSource::open(std::vector<NodeAddress> nodes, FleetSourceOptions options) {
+  std::unique_ptr<FleetSource> source(new FleetSource(std::move(nodes), std::move(options)));
+  source->begin_with(first_request().reads);
+  if (source->answering() > 0) {
+    ST_TRY(source->settle());
+  }
+  return source;
+}
+
+size_t FleetSource::answering() const { return static_cast<size_t>(std::ranges::count(lost_, false)); }
+
+void FleetSource::lose(size_t node, Error error) {
+  if (!lost_[node]) {
+    lost_[node] = true;
+    failed_.push_back({nodes_[node].shown(), std::move(error)});
+  }
+}
+
+/// Within half of what is left of the limit.
+std::vector<Status> FleetSource::converse(std::span<const NodeAddress> nodes,
+                                          std::span<Conversation* const> conversations) {
+  ClientOptions client = options_.client;
+  client.limit =
+      std::chrono::floor<std::chrono::milliseconds>(std::max<std::chrono::nanoseconds>(time_left() / 2, kLeastLimit));
+  const int64_t begin_ns = monotonic_now_ns();
+  std::vector<Status> ended = fleet::converse(nodes, conversations, client);
+  asked_for_ += std::chrono::nanoseconds(monotonic_now_ns() - begin_ns);
+  return ended;
+}
+
+/// What one of several nodes may send.
+int64_t FleetSource::most_bytes_of_one() const {
+  return nodes_.size() == 1 ? options_.most_bytes : options_.most_bytes / kShareOfOne;
+}
+
+/// Makes room for what is read next. The index of the first of its tables.
+size_t FleetSource::prepare_for(const Reads& reads) {
+  const size_t first = brought_.size();
+  for (const serve::RowsRequest::Read& read : reads) {
+    brought_.push_back(std::make_unique<Brought>(Brought{.read = read, .of = {}}));
+    brought_.back()->of.resize(recordings_.size());
+  }
+  return first;
+}
+
+void FleetSource::keep(ReceivedRows& received, const Reads& reads, size_t first, size_t recording) {
+  notes_.insert(received.notes().begin(), received.notes().end());
+  int64_t& left_out = rows_left_out_[{recording, tables_in(reads)}];
+  left_out = std::max(left_out, received.rows_left_out());
+  std::vector<std::unique_ptr<store::TableBlocks>> tables = received.take_tables();
+  for (size_t at = 0; at < tables.size(); ++at) {
+    brought_[first + at]->of[recording] = std::move(tables[at]);
+  }
+}
+
+void FleetSource::begin_with(const Reads& reads) {
+  Room room{options_.most_bytes};
+  std::vector<std::unique_ptr<OpeningConversation>> asked;
+  std::vector<Conversation*> conversations;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    asked.push_back(
+        std::make_unique<OpeningConversation>(serve::RowsRequest{.reads = reads}, room, most_bytes_of_one()));
+    conversations.push_back(asked.back().get());
+  }
+  std::vector<Status> ended = converse(nodes_, conversations);
+  std::vector<ReceivedRows*> received;  // by recording
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    moved_.bytes += asked[node]->rows ? asked[node]->rows->moved_bytes : 0;
+    if (!ended[node]) {
+      lose(node, std::move(ended[node].error()));
+      continue;
+    }
+    const InfoConversation& about = asked[node]->about;
+    if (about.clock) {
+      clocks_[node] = *about.clock;
+    }
+    for (const RecordingInfo& recording : about.info.recordings) {
+      recordings_.push_back({.node = node, .name = recording.name, .runs = {}});
+      moved_.recording_bytes += recording.size_bytes;
+    }
+    for (auto& [index, rows] : asked[node]->rows->received) {
+      received.push_back(&rows);
+    }
+  }
+  moved_.recordings = std::ssize(recordings_);
+  const size_t first = prepare_for(reads);
+  for (size_t recording = 0; recording < received.size(); ++recording) {
+    keep(*received[recording], reads, first, recording);
+  }
+}
+
+/// Asks every node that has not failed.
+Status FleetSource::bring(const Reads& reads) {
+  Room room{options_.most_bytes - moved_.bytes};
+  std::vector<NodeAddress> asked;
+  std::vector<size_t> nodes;
+  std::vector<std::unique_ptr<RowsConversation>> kept;
+  std::vector<Conversation*> conversations;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    std::vector<RowsConversation::Wanted> wanted;
+    for (size_t i = 0; i < recordings_.size() && !lost_[node]; ++i) {
+      if (recordings_[i].node == node) {
+        wanted.push_back({.recording = i, .name = recordings_[i].name, .request = {.reads = reads}});
+        if (std::ranges::any_of(reads, &serve::RowsRequest::Read::narrow)) {
+          wanted.back().request.windows = windows_;
+          wanted.back().request.shifts_ns = shifts_of(i);
+        }
+      }
+    }
+    if (!wanted.empty()) {
+      asked.push_back(nodes_[node]);
+      nodes.push_back(node);
+      kept.push_back(std::make_unique<RowsConversation>(std::move(wanted), room, most_bytes_of_one()));
+      conversations.push_back(kept.back().get());
+    }
+  }
+  std::vector<Status> ended = converse(asked, conversations);
+  const size_t first = prepare_for(reads);
+  const size_t failed_before = failed_.size();
+  for (size_t i = 0; i < asked.size(); ++i) {
+    moved_.bytes += kept[i]->moved_bytes;
+    if (!ended[i]) {
+      lose(nodes[i], std::move(ended[i].error()));
+      continue;
+    }
+    for (auto& [recording, received] : kept[i]->received) {
+      keep(received, reads, first, recording);
+    }
+  }
+  if (failed_.size() > failed_before) {
+    ST_TRY(settle());
+    return fail(fmt::format("{} does not answer any more", failed_.back().node), "ask again", ErrorKind::kInterrupted);
+  }
+  return {};
+}
+
+/// Decides which recording each node is read from, of those whose nodes have not failed.
+Status FleetSource::settle() {
+  shown_ = {};
+  measured_clocks_.clear();
+  const Brought* nodes = find(kTableOf<Node>, {}, true);
+  const Brought* processes = find(kTableOf<Process>, {}, true);
+  const Brought* calls = find(kTableOf<Collective>, {}, true);
+  for (size_t i = 0; i < recordings_.size(); ++i) {
+    if (lost_[recordings_[i].node]) {
+      continue;
+    }
+    std::map<NodeId, int64_t> rows;
+    for (const auto& [node, count] : processes->of[i]->rows_of_nodes()) {
+      rows[node] += 0;
+    }
+    for (const auto& [node, count] : calls->of[i]->rows_of_nodes()) {
+      rows[node] += count;
+    }
+    auto runs = store::nodes_of(*nodes->of[i]);
+    if (!runs) {
+      lose(recordings_[i].node, std::move(runs.error()));
+      return settle();
+    }
+    recordings_[i].runs = *std::move(runs);
+    shown_.add(i, recordings_[i].runs, rows);
+  }
+  ST_TRY(shown_.decide());
+  for (size_t i = 0; i < recordings_.size(); ++i) {
+    const Recording& recording = recordings_[i];
+    if (lost_[recording.node]) {
+      continue;
+    }
+    if (shown_.is_copy(i)) {
+      notes_.insert(fmt::format("read once: {} of {} is also served by another node of this answer",
+                                printable(recording.name), nodes_[recording.node].shown()));
+    }
+    const auto clock = clocks_.find(recording.node);
+    for (const Node& run : recording.runs) {
+      const auto shown = shown_.shown(i, run.node_id);
+      if (shown && clock != clocks_.end()) {
+        if (const auto measured = measured_clock(run, clock->second)) {
+          measured_clocks_.push_back({*shown, measured->offset_ns, measured->error_ns});
+        }
+      }
+    }
+  }
+  return {};
+}
+
+FleetSource::Brought* FleetSource::find(std::string_view table, TimeRange range, bool completely) {
+  for (const auto& brought : brought_) {
+    const serve::RowsRequest::Read& read = brought->read;
+    if (read.table == table &&
+        (read.narrow ? narrow_ && read.range == range : completely || covers(read.range, range))) {
+      return brought.get();
+    }
+  }
+  return nullptr;
+}
+
+Result<FleetSource::Brought*> FleetSource::have(std::string_view table, TimeRange range, bool completely) {
+  Brought* found = find(table, range, completely);
+  if (found == nullptr) {
+    ST_TRY(bring(reads_with(table, range)));
+    found = find(table, range, completely);
+  }
+  return found;
+}
+
+std::vector<const store::TableBlocks*> FleetSource::tables_of(const Brought& brought) const {
+  std::vector<const store::TableBlocks*> tables;
+  for (size_t i = 0; i < recordings_.size(); ++i) {
+    tables.push_back(lost_[recordings_[i].node] ? nullptr : brought.of[i].get());
+  }
+  return tables;
+}
+
+/// With the ids that the recording itself has.
+std::map<NodeId, int64_t> FleetSource::shifts_of(size_t recording) const {
+  std::map<NodeId, int64_t> shifts_ns;
+  for (const Node& run : recordings_[recording].runs) {
+    const auto shown = shown_.shown(recording, run.node_id);
+    const auto shift = shown ? shifts_ns_.find(*shown) : shifts_ns_.end();
+    if (shift != shifts_ns_.end()) {
+      shifts_ns[run.node_id] = shift->second;
+    }
+  }
+  return shifts_ns;
+}
+
+Status FleetSource::read_state(AnyRows rows) {
+  return std::visit(
+      [&]<typename T>(std::vector<T>* all) -> Status {
+        ST_ASSIGN(const Brought* brought, have(kTableOf<T>, {}, true));
+        return store::read_row_blocks(tables_of(*brought), shown_, all);
+      },
+      rows);
+}
+
+Status FleetSource::read_stream(TimeRange range, AnyVisitor visitor) {
+  return std::visit(
+      [&]<typename T>(const Visitor<T>* visit) -> Status {
+        ST_ASSIGN(const Brought* brought, have(kTableOf<T>, range, false));
+        return store::visit_row_blocks(tables_of(*brought), shown_, range, visit);
+      },
+      visitor);
+}
+
+Status FleetSource::begin(const analysis::EvidenceReads& reads, const std::vector<NodeClock>& clocks) {
+  windows_ = serve::joined_windows(reads.windows.intervals());
+  shifts_ns_.clear();
+  for (const NodeClock& clock : clocks) {
+    shifts_ns_[clock.node_id] = clock.shift_ns;
+  }
+  Reads all;
+  for (const std::string_view table : kEvidenceOfHosts) {
+    all.push_back({.table = std::string(table), .range = reads.host});
+  }
+  all.push_back({.table = std::string(kTableOf<TcpEvent>), .range = reads.rows});
+  for (const std::string_view table : {kTableOf<TcpSample>, kTableOf<WaitSpan>, kTableOf<ProxyStep>}) {
+    all.push_back({.table = std::string(table), .range = reads.rows, .narrow = true});
+  }
+  std::erase_if(brought_,
+                [](const auto& brought) { return brought->read.narrow; });  // of an analysis that was given up
+  ST_TRY(bring(all));
+  narrow_ = true;
+  return {};
+}
+
+int64_t FleetSource::rows_left_out() const {
+  int64_t rows = 0;
+  for (const auto& [asked, left_out] : rows_left_out_) {
+    rows += lost_[recordings_[asked.first].node] ? 0 : left_out;
+  }
+  return rows;
+}
+
+std::vector<std::string> FleetSource::notes() const { return {notes_.begin(), notes_.end()}; }
+
+}  // namespace stalltrace::fleet

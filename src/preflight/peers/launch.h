@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tests between the nodes of a launch (torchrun, mpirun, srun): one process for each rank. Rank 0's process has a
+// child that takes part as the rank, and is itself the coordinator; every rank connects to it, answers on ports of its
+// own, and tests whom the coordinator names, within limits of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/handle.h"
+#include "base/process/procfs.h"
+#include "base/result.h"
+#include "preflight/host_check.h"
+#include "preflight/peers/measured.h"
+#include "preflight/peers/probes.h"
+
+namespace stalltrace::preflight {
+
+inline constexpr int64_t kDefaultPort = 7702;
+
+struct Launch {
+  int32_t rank = 0;
+  int32_t world_size = 0;
+  std::string job;                   // the launcher's id; empty: none
+  std::string name;                  // of this node
+  std::string master;                // as it was given, for messages
+  std::vector<std::string> masters;  // numbers of rank 0's host
+  uint16_t port = kDefaultPort;
+  int64_t wait_ns = 60 * kNsPerSecond;  // for the other ranks, from the start
+  int64_t most_rounds = 31;             // of pairs
+  int64_t barrier_rounds = 200;
+  int64_t arrival_ns = 5 * kNsPerSecond;  // at most, in each round of the barrier
+  FlowLimits flow;
+};
+
+/// A pair below this share of the median of all is tested once more: a CPU that was busy is no fault of the network.
+inline constexpr double kSlowPair = 0.5;
+
+/// What the rank of a launch needs of its caller.
+struct LaunchHooks {
+  /// What names stand for; nothing: unknown. Called before the first thread is started.
+  std::function<std::map<std::string, std::vector<std::string>>(const std::vector<std::string>&)> resolve;
+  /// From here on it only connects, and answers on sockets that it has: other rights can be given up.
+  std::function<void()> confine = [] {};
+};
+
+/// What all ranks measured.
+struct LaunchResults {
+  std::vector<TestedNode> nodes;  // by their first rank
+  std::vector<TestedRank> ranks;  // those that came, by number
+  std::vector<PairResult> pairs;
+  std::vector<HostReport> reports;       // of each node
+  std::vector<HostCheck> launch_checks;  // ranks that did not come, or stopped answering
+  int64_t rounds = 0;                    // of pairs that were tested
+  int64_t possible_rounds = 0;
+  int64_t world_size = 0;
+};
+
+/// Takes part as one rank until the coordinator says that it is over. Returns whether a check failed. Errors: rank 0
+/// can't be reached, refuses this rank, or is gone.
+Result<bool> take_part(const Launch& launch, const HostReport& report, const Environment& environment,
+                       const LaunchHooks& hooks, const HostFiles& files = {});
+
+/// Whether one of these numbers is an address of this host.
+bool has_address(const std::vector<std::string>& numbers);
+
+/// Rank 0's side.
+class Coordinator {
+ public:
+  /// Listens. Errors: the port is taken.
+  static Result<Coordinator> open(const Launch& launch);
+  Coordinator(Coordinator&&) noexcept;
+  ~Coordinator();
+
+  [[nodiscard]] uint16_t port() const;
+  /// Waits for the ranks, and has them test each other. `say` gets lines for people, before each step. Errors: no
+  /// rank came.
+  Result<LaunchResults> run(const std::function<void(const std::string&)>& say);
+  /// Ends the ranks. To be called once, after run().
+  void finish(bool failed);
+
+ private:
+  struct State;
+  explicit Coordinator(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stalltrace::preflight

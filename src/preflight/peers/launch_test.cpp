@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole launches over loopback: ranks are threads, and each pretends to be on a host of its own.
+#include "preflight/peers/launch.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "preflight/output.h"
+#include "preflight/peers/judge.h"
+#include "preflight/peers/launch_output.h"
+#include "preflight/peers/line_channel.h"
+#include "preflight/peers/messages.h"
+#include "preflight/peers/responder.h"
+#include "preflight/testing/host_folder.h"
+#include "tests/support/golden_text.h"
+
+namespace stalltrace::preflight {
+namespace {
+
+constexpr int64_t kMtu = 4000;
+
+/// Rank 0's coordinator runs here; the ranks are threads.
+class LocalLaunch {
+ public:
+  explicit LocalLaunch(int32_t world_size) {
+    launch_ = {.world_size = world_size,
+               .master = "localhost",
+               .masters = {"127.0.0.1"},
+               .port = 0,
+               .wait_ns = 10 * kNsPerSecond,
+               .barrier_rounds = 5,
+               .flow = {.streams = 2, .bytes = 1 << 20, .time_ns = 50 * kNsPerMs}};
+  }
+  ~LocalLaunch() {
+    coordinator_.reset();  // ranks that are left see that it is gone
+  }
+  LocalLaunch(const LocalLaunch&) = delete;
+  LocalLaunch& operator=(const LocalLaunch&) = delete;
+
+  Launch& launch() { return launch_; }
+
+  void listen() {
+    auto opened = Coordinator::open(launch_);
+    ASSERT_TRUE(opened) << opened.error().what;
+    coordinator_.emplace(*std::move(opened));
+    launch_.port = coordinator_->port();
+  }
+
+  void start_rank(int32_t rank) {
+    ranks_.emplace_back([this, rank, launch = launch_]() mutable {
+      const HostFolder host;
+      host.write("proc/sys/kernel/random/boot_id", "boot-" + std::to_string(rank));
+      host.write("sys/class/net/lo/mtu", std::to_string(kMtu));
+      launch.rank = rank;
+      launch.name = "host" + std::to_string(rank);
+      const HostReport report{.host = launch.name, .facts = {{"MTU of lo", std::to_string(kMtu)}}};
+      const LaunchHooks hooks{.resolve = [](const auto&) { return std::map<std::string, std::vector<std::string>>(); }};
+      const auto failed = take_part(launch, report, {{"NCCL_SOCKET_IFNAME", "lo"}}, hooks, host.files());
+      (void)failed;
+    });
+  }
+
+  /// A rank of the test's own.
+  LineChannel introduce(int32_t rank, int32_t world_size = 0) {
+    auto master = Endpoint::of("127.0.0.1", launch_.port);
+    Connected connected = connect_within(*master, kNsPerSecond);
+    EXPECT_EQ(connected.error, 0);
+    LineChannel channel(std::move(connected.fd));
+    const Hello hello{.rank = rank,
+                      .world_size = world_size == 0 ? launch_.world_size : world_size,
+                      .host = "odd",
+                      .node = {.name = "odd", .address = "127.0.0.1"},
+                      .tcp_port = 1,
+                      .udp_port = 1,
+                      .secret = std::string(kSecretBytes, 's'),
+                      .report = {.host = "odd"}};
+    EXPECT_TRUE(channel.send(to_json(hello)));
+    return channel;
+  }
+
+  LaunchResults run() {
+    auto results = coordinator_->run([](const std::string&) {});
+    EXPECT_TRUE(results);
+    coordinator_->finish(false);
+    return results ? *std::move(results) : LaunchResults();
+  }
+
+ private:
+  Launch launch_;
+  std::vector<std::jthread> ranks_;
+  std::optional<Coordinator> coordinator_;
+};
+
+const HostCheck* find_check(const std::vector<HostCheck>& checks, std::string_view check, Outcome outcome) {
+  const auto found =
+      std::ranges::find_if(checks, [&](const HostCheck& one) { return one.check == check && one.outcome == outcome; });
+  return found == checks.end() ? nullptr : &*found;
+}
+
+TEST(Launch, TestsEachPairBothWays) {
+  LocalLaunch local(3);
+  local.listen();
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    local.start_rank(rank);
+  }
+  const LaunchResults results = local.run();
+  ASSERT_EQ(results.nodes.size(), 3U);
+  EXPECT_EQ(results.nodes[2].name, "host2");
+  EXPECT_TRUE(results.launch_checks.empty());
+  std::set<Pair> pairs;
+  for (const PairResult& pair : results.pairs) {
+    pairs.insert({pair.from, pair.to});
+    EXPECT_EQ(pair.reach, Reach::kReached) << pair.reach_detail;
+    ASSERT_TRUE(pair.latency && pair.mtu && pair.alone);
+    EXPECT_GE(pair.latency->max_ns, pair.latency->median_ns);
+    EXPECT_EQ(pair.mtu->largest, kMtu);
+    EXPECT_GT(pair.alone->bytes, 0);
+    EXPECT_LE(pair.alone->bytes, 1 << 20);
+    EXPECT_EQ(pair.together.has_value(), pair.to == (pair.from + 1) % 3);
+  }
+  EXPECT_EQ(pairs.size(), 6U);
+  EXPECT_EQ(results.pairs.size(), 6U);
+  for (const TestedRank& rank : results.ranks) {
+    EXPECT_EQ(rank.arrivals_ns.size(), 5U);
+  }
+  const auto json = nlohmann::json::parse(launch_json(results, judge(results)));
+  EXPECT_EQ(json["pairs"].size(), 6U);
+  EXPECT_EQ(json["hosts"].size(), 3U);
+}
+
+TEST(Launch, GoesOnWithoutARankThatDoesNotComeOrDoesNotAnswer) {
+  LocalLaunch local(4);
+  local.launch().wait_ns = 300 * kNsPerMs;
+  local.launch().arrival_ns = 50 * kNsPerMs;
+  local.listen();
+  local.start_rank(0);
+  local.start_rank(1);
+  std::jthread silent([&, channel = local.introduce(3)]() mutable {
+    while (auto order = channel.receive(10 * kNsPerSecond)) {
+      (void)channel.send({{"reach", "refused"}});
+      if (text_member(*order, "order") == "barrier") {
+        (void)channel.receive_byte(kNsPerSecond);  // and no answer
+        (void)channel.receive(10 * kNsPerSecond);
+        return;
+      }
+    }
+  });
+  const LaunchResults results = local.run();
+  golden::expect_text(checks_text(results.launch_checks));
+  const Judgement judgement = judge(results);
+  EXPECT_TRUE(judgement.failed());
+  const HostCheck* reach = find_check(judgement.checks, "reach", Outcome::kFailed);
+  ASSERT_NE(reach, nullptr);
+  golden::expect_text(checks_text(std::span(reach, 1)));  // its own ports are closed
+}
+
+TEST(Launch, ALateArrivalAtTheBarrierIsMeasured) {
+  LocalLaunch local(3);
+  local.listen();
+  local.start_rank(0);
+  local.start_rank(1);
+  std::jthread late([&, channel = local.introduce(2)]() mutable {
+    while (auto order = channel.receive(10 * kNsPerSecond)) {
+      if (text_member(*order, "order") == "end") {
+        return;
+      }
+      (void)channel.send({{"ready", true}});
+      if (text_member(*order, "order") != "barrier") {
+        continue;
+      }
+      for (auto byte = channel.receive_byte(kNsPerSecond); byte && *byte == 'g';
+           byte = channel.receive_byte(kNsPerSecond)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));  // the fault
+        (void)channel.send_byte('a');
+      }
+    }
+  });
+  const LaunchResults results = local.run();
+  ASSERT_EQ(results.ranks.size(), 3U);
+  EXPECT_GE(median_arrival_ns(results.ranks[2]), 30 * kNsPerMs);
+}
+
+TEST(Launch, ASlowPairIsTestedOnceMore) {
+  LocalLaunch local(3);
+  local.listen();
+  local.start_rank(0);
+  local.start_rank(1);
+  constexpr int64_t kFast = 1LL << 40;
+  std::jthread slow([&, channel = local.introduce(2)]() mutable {
+    for (auto order = channel.receive(10 * kNsPerSecond); order; order = channel.receive(10 * kNsPerSecond)) {
+      const std::string name = text_member(*order, "order");
+      if (name == "barrier") {
+        return;
+      }
+      if (name != "test") {
+        (void)channel.send({{"ready", true}});
+        continue;
+      }
+      const bool again = order->value("flow_only", false);
+      PairResult answer{.reach = Reach::kReached};
+      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerMs};
+      (void)channel.send(to_json(answer));
+    }
+  });
+  const LaunchResults results = local.run();
+  for (const PairResult& pair : results.pairs) {
+    if (pair.from == 2) {
+      ASSERT_TRUE(pair.alone);
+      EXPECT_EQ(pair.alone->bytes, kFast);
+    }
+  }
+}
+
+TEST(Launch, RefusesWhoDoesNotBelongToIt) {
+  LocalLaunch local(2);
+  local.listen();
+  LineChannel first = local.introduce(1);
+  LineChannel twice = local.introduce(1);
+  LineChannel of_another_size = local.introduce(1, 5);
+  local.start_rank(0);
+  first.close();
+  const LaunchResults results = local.run();
+  for (LineChannel* refused : {&twice, &of_another_size}) {
+    const auto answer = refused->receive(kNsPerSecond);
+    ASSERT_TRUE(answer);
+    EXPECT_NE(text_member(*answer, "refused"), "");
+  }
+  golden::expect_text(checks_text(results.launch_checks));
+}
+
+TEST(Launch, NoticesAnotherProgramAtItsPort) {
+  LocalLaunch local(1);
+  local.listen();
+  auto master = Endpoint::of("127.0.0.1", local.launch().port);
+  LineChannel odd(std::move(connect_within(*master, kNsPerSecond).fd));
+  EXPECT_TRUE(odd.send({{"rank", 0}}));
+  local.start_rank(0);
+  EXPECT_EQ(local.run().ranks.size(), 1U);
+  const auto answer = odd.receive(kNsPerSecond);
+  ASSERT_TRUE(answer);
+  EXPECT_NE(text_member(*answer, "refused"), "");
+}
+
+TEST(Flow, KeepsWithinItsLimits) {
+  auto responder = Responder::open("127.0.0.1");
+  ASSERT_TRUE(responder);
+  responder->start();
+  const Peer peer{.tcp = *Endpoint::of("127.0.0.1", responder->tcp_port()),
+                  .udp = *Endpoint::of("127.0.0.1", responder->udp_port()),
+                  .secret = responder->secret()};
+  const auto paced = test_flow(peer, {.streams = 2, .bytes = 1 << 30, .time_ns = 50 * kNsPerMs, .mbit = 50});
+  ASSERT_TRUE(paced);
+  EXPECT_LT(paced->mbit(), 200);
+  EXPECT_GT(paced->waited, 0.5);
+  const auto small = test_flow(peer, {.streams = 2, .bytes = 1 << 16, .time_ns = 10 * kNsPerSecond}, Segments::kSmall);
+  ASSERT_TRUE(small);
+  EXPECT_GT(small->bytes, 0);
+  EXPECT_LE(small->bytes, 1 << 16);
+  EXPECT_GE(small->segments, (1 << 16) / kSmallSegment);
+}
+
+TEST(Responder, AnswersOnlyToWhoKnowsItsSecret) {
+  auto responder = Responder::open("127.0.0.1");
+  ASSERT_TRUE(responder);
+  responder->start();
+  Peer peer{.tcp = *Endpoint::of("127.0.0.1", responder->tcp_port()),
+            .udp = *Endpoint::of("127.0.0.1", responder->udp_port()),
+            .secret = responder->secret()};
+  PairResult right;
+  test_reach(peer, right);
+  EXPECT_EQ(right.reach, Reach::kReached);
+  EXPECT_EQ(test_path_mtu(peer, 1500, 0).largest, 1500);
+  peer.secret.back() = peer.secret.back() == '0' ? '1' : '0';
+  PairResult wrong;
+  test_reach(peer, wrong);
+  EXPECT_EQ(wrong.reach, Reach::kBroken);
+}
+
+}  // namespace
+}  // namespace stalltrace::preflight

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answer to POST /v1/rows: rows of one recording in a small form, for an analysis on another host.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "serve/http/message.h"
+#include "serve/recordings.h"
+#include "serve/rows/rows_request.h"
+
+namespace stalltrace::serve {
+
+struct RowsAnswerOptions {
+  std::string folder;  // for answers that are too large for memory
+  const std::atomic<bool>* gone = nullptr;
+};
+
+/// Reads all rows that are asked for; `snapshot` is not used after it returns.
+Result<HttpAnswer> rows_answer(Snapshot& snapshot, const RowsRequest& request, const RowsAnswerOptions& options);
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/read/open_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/process/descriptor_limit.h"
+#include "store/sqlite/open.h"
+
+namespace stalltrace::store {
+namespace {
+
+constexpr size_t kDescriptorsOfFile = 4;  // SQLite's for file, log and index; the page reader's
+constexpr size_t kOtherDescriptors = 64;  // of the process, and of files that are opened for one use
+
+}  // namespace
+
+OpenFiles OpenFiles::for_reading(size_t files) {
+  const size_t limit = raise_open_files(files * kDescriptorsOfFile + kOtherDescriptors);
+  return OpenFiles(limit - std::min(limit, kOtherDescriptors));
+}
+
+Result<OpenFiles::Use> OpenFiles::add(const std::string& path) {
+  File file{.path = path};
+  ST_ASSIGN(Database db, open_for_reading(path));
+  file.complete = is_opened_complete(db);
+  ::stat(path.c_str(), &file.status);
+  const size_t needed = file.complete ? 1 : kDescriptorsOfFile;
+  if (used_ + needed <= room_) {
+    used_ += needed;
+    file.kept = std::move(db);
+    files_.push_back(std::move(file));
+    return Use(files_.back().kept);
+  }
+  if (!file.complete) {
+    return fail(
+        fmt::format("{}: it is not complete, and must stay open while {} other recordings are", path, files_.size()),
+        "raise the limit of open files (ulimit -n), or merge some of the recordings first");
+  }
+  files_.push_back(std::move(file));
+  return Use(std::move(db));
+}
+
+Result<OpenFiles::Use> OpenFiles::use(size_t index) {
+  File& file = files_[index];
+  if (file.kept.get() != nullptr) {
+    return Use(file.kept);
+  }
+  ST_ASSIGN(Database db, open_again(file.path, file.status));
+  return Use(std::move(db));
+}
+
+void OpenFiles::restart_guards() {
+  for (File& file : files_) {
+    file.kept.restart_guard();
+  }
+}
+
+}  // namespace stalltrace::store

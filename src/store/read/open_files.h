@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recordings of a source. As many as the limit of open files allows stay open; the others are opened each time that
+// they are read. Internal to store/.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <deque>
+#include <string>
+
+#include "store/sqlite/sqlite.h"
+
+namespace stalltrace::store {
+
+/// Used by one thread at a time.
+class OpenFiles {
+ public:
+  /// Raises the soft limit of open files as far as needed and allowed.
+  static OpenFiles for_reading(size_t files);
+
+  /// A file while it is read.
+  class Use {
+   public:
+    explicit Use(Database& kept) : db_(&kept) {}
+    explicit Use(Database&& opened) : own_(std::move(opened)) {}
+    [[nodiscard]] Database& db() { return db_ != nullptr ? *db_ : own_; }
+
+   private:
+    Database own_;
+    Database* db_ = nullptr;
+  };
+
+  /// Opens and checks the next file. Errors: no recording; a file that is not complete and must stay open, where no
+  /// more may be.
+  Result<Use> add(const std::string& path);
+  /// Errors: a file that was replaced or changed since add().
+  Result<Use> use(size_t file);
+
+  [[nodiscard]] size_t size() const { return files_.size(); }
+  [[nodiscard]] const std::string& path(size_t file) const { return files_[file].path; }
+  /// True if nobody writes it and it has no log: it needs no transaction.
+  [[nodiscard]] bool is_complete(size_t file) const { return files_[file].complete; }
+  /// True if each of `files` complete files may have another descriptor open at the same time.
+  [[nodiscard]] bool have_room_for(size_t files) const { return files <= room_ - used_; }
+  /// The work so far no longer counts against the limits of a connection.
+  void restart_guards();
+
+ private:
+  struct File {
+    std::string path;
+    Database kept;  // null: opened for each use
+    bool complete = false;
+    struct stat status {};
+  };
+  explicit OpenFiles(size_t room) : room_(room) {}
+
+  std::deque<File> files_;  // a deque, because open files must not move
+  size_t room_;             // descriptors that files may hold
+  size_t used_ = 0;         // of them
+};
+
+}  // namespace stalltrace::store

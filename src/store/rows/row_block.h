@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of recordings on their way to another host: blocks of some hundred rows of one table, column by column,
+// compressed. Of collectives, durations and the device's times are kept to the microsecond, as the analysis keeps them;
+// everything else comes as it was. What is received may have been made by anyone: it is checked
+// block by block, and rows with impossible values are left out, as those of files are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "model/source.h"
+#include "store/read/node_runs.h"
+
+namespace stalltrace::store {
+
+/// Gets the names of a table's columns, then its blocks. Nothing, if there are no rows.
+struct RowBlockSink {
+  std::function<Status(std::string_view)> header;
+  std::function<Status(std::string_view)> block;
+};
+
+/// Whether a recording has a table of this name.
+bool is_table(std::string_view table);
+
+/// The rows of `table` in `source` that belong to `range`; of a table that is read completely, all. Errors are those of
+/// the source and the sink; kNotFound: there is no such table.
+Status write_row_blocks(EventSource& source, std::string_view table, TimeRange range, const RowBlockSink& sink);
+
+/// The columns of received blocks.
+struct BlockColumns;
+
+/// Rows of one table of one recording, as they were received. Memory is that of the compressed blocks.
+class TableBlocks {
+ public:
+  /// `table`: one of a recording.
+  explicit TableBlocks(std::string table) : table_(std::move(table)) {}
+
+  Status add_header(std::string_view bytes);
+  /// Errors (kCorrupt): not what write_row_blocks makes, or rows that are not in the order of time.
+  Status add_block(std::string bytes);
+
+  [[nodiscard]] const std::string& table() const { return table_; }
+  [[nodiscard]] int64_t rows() const { return rows_; }
+  /// Rows with impossible values, which are not among rows().
+  [[nodiscard]] int64_t left_out() const { return left_out_; }
+  /// Uncompressed.
+  [[nodiscard]] int64_t raw_bytes() const { return raw_bytes_; }
+  /// The number of rows of each node; none of tables without nodes.
+  [[nodiscard]] const std::map<NodeId, int64_t>& rows_of_nodes() const { return rows_of_nodes_; }
+
+  struct Block {
+    std::string bytes;
+    std::shared_ptr<const BlockColumns> columns;
+    int64_t begin_ns = 0;  // no row begins before
+    int64_t end_ns = 0;    // no row ends after
+  };
+  [[nodiscard]] const std::vector<Block>& blocks() const { return blocks_; }
+
+ private:
+  template <typename T>
+  Status judge(Block& block);
+
+  std::string table_;
+  std::shared_ptr<const BlockColumns> columns_;
+  std::vector<Block> blocks_;
+  std::map<NodeId, int64_t> rows_of_nodes_;
+  int64_t rows_ = 0;
+  int64_t left_out_ = 0;
+  int64_t raw_bytes_ = 0;
+  int64_t last_ns_ = 0;
+};
+
+/// The ids under which the nodes of several recordings are shown: a node run that several recordings have is read from
+/// the one with the most rows, and runs that share an id by chance get others (as store/read/reader.h does).
+class ShownNodes {
+ public:
+  /// `recording`: its index. `rows_of_nodes`: of its nodes, also of those without a row in `nodes`.
+  void add(size_t recording, const std::vector<Node>& nodes, const std::map<NodeId, int64_t>& rows_of_nodes);
+  /// To be called after the last one.
+  Status decide();
+
+  /// Nothing: its rows are read from another recording.
+  [[nodiscard]] std::optional<NodeId> shown(size_t recording, NodeId stored) const;
+  /// Whether all its nodes are read from others.
+  [[nodiscard]] bool is_copy(size_t recording) const;
+
+ private:
+  NodePlan plan_;
+  std::map<size_t, std::map<NodeId, NodeId>> shown_;  // by recording: stored to shown
+};
+
+/// The recordings' rows of one table, which all `tables` are of; null: the recording has none, or is left out.
+Status read_row_blocks(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, EventSource::AnyRows rows);
+/// Those of one recording, with its own ids.
+Result<std::vector<Node>> nodes_of(const TableBlocks& table);
+/// In the order of time, those that belong to `range`.
+Status visit_row_blocks(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, TimeRange range,
+                        EventSource::AnyVisitor visitor);
+
+}  // namespace stalltrace::store

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "store/rows/row_block.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+#include <vector>
+
+#include "base/clock.h"
+#include "model/memory_source.h"
+#include "store/testing/random_row.h"
+#include "store/testing/test_support.h"
+
+namespace stalltrace::store {
+namespace {
+
+constexpr NodeId kNode = 3;
+constexpr size_t kRows = 700;  // two blocks
+
+struct Written {
+  std::string header;
+  std::vector<std::string> blocks;
+};
+
+Written write(EventSource& source, std::string_view table, TimeRange range = {}) {
+  Written written;
+  const RowBlockSink sink{.header =
+                              [&](std::string_view bytes) {
+                                written.header = bytes;
+                                return Status();
+                              },
+                          .block =
+                              [&](std::string_view bytes) {
+                                written.blocks.emplace_back(bytes);
+                                return Status();
+                              }};
+  EXPECT_TRUE(write_row_blocks(source, table, range, sink).has_value());
+  return written;
+}
+
+Status take(const Written& written, TableBlocks& table) {
+  ST_TRY(table.add_header(written.header));
+  for (const std::string& block : written.blocks) {
+    ST_TRY(table.add_block(block));
+  }
+  return {};
+}
+
+ShownNodes one_node(const TableBlocks& table) {
+  ShownNodes nodes;
+  std::map<NodeId, int64_t> rows = table.rows_of_nodes();
+  rows[kNode] += 0;
+  nodes.add(0, {}, rows);
+  EXPECT_TRUE(nodes.decide().has_value());
+  return nodes;
+}
+
+template <typename T>
+T as_it_comes(const T& row) {
+  return row;
+}
+int64_t whole_us(int64_t time_ns, int64_t from_ns) { return time_ns - (time_ns - from_ns) % kNsPerUs; }
+/// Durations and the device's times come to the microsecond.
+Collective as_it_comes(Collective row) {
+  for (std::optional<int64_t>* duration : {&row.duration_ns, &row.launch_ns}) {
+    *duration = *duration ? std::optional(whole_us(**duration, 0)) : std::nullopt;
+  }
+  for (std::optional<int64_t>* time : {&row.kernel_start_ns, &row.kernel_end_ns}) {
+    *time = *time ? std::optional(whole_us(**time, row.timestamp_ns)) : std::nullopt;
+  }
+  return row;
+}
+
+TEST(RowBlocks, EveryTypeComesBackAsItWas) {
+  std::mt19937_64 random(7);
+  MemorySource source;
+  for_each_type(kEventTypes, [&]<typename T>() {
+    for (size_t i = 0; i < kRows; ++i) {
+      source.accept(random_row<T>(random, kNode));
+    }
+  });
+  for_each_type(kEventTypes, [&]<typename T>() {
+    SCOPED_TRACE(EventTraits<T>::kTable);
+    std::vector<std::string> expected;
+    std::vector<std::string> got;
+    TableBlocks table{std::string(EventTraits<T>::kTable)};
+    ASSERT_TRUE(take(write(source, EventTraits<T>::kTable), table).has_value());
+    const ShownNodes nodes = one_node(table);
+    const std::vector<const TableBlocks*> tables{&table};
+    if constexpr (StateType<T>) {
+      std::vector<T> rows;
+      ASSERT_TRUE(read_row_blocks(tables, nodes, &rows).has_value());
+      std::ranges::transform(rows, std::back_inserter(got), [](const T& row) { return text_of(row); });
+      std::ranges::transform(must(source.all<T>()), std::back_inserter(expected),
+                             [](const T& row) { return text_of(row); });
+    } else {
+      const EventSource::Visitor<T> visit = [&](const T& row) { got.push_back(text_of(row)); };
+      ASSERT_TRUE(visit_row_blocks(tables, nodes, {}, &visit).has_value());
+      ASSERT_TRUE(
+          source.stream<T>({}, [&](const T& row) { expected.push_back(text_of(as_it_comes(row))); }).has_value());
+    }
+    EXPECT_FALSE(expected.empty());
+    // Rows of one time may come in another order.
+    std::ranges::sort(expected);
+    std::ranges::sort(got);
+    EXPECT_EQ(got, expected);
+  });
+}
+
+Collective call_at(int64_t time_ns, EventId id) {
+  Collective call{.event_id = id, .node_id = kNode, .timestamp_ns = time_ns};
+  call.duration_ns = 1000;
+  call.completion = Completion::kCall;
+  call.pid = static_cast<int32_t>(id % 8);
+  return call;
+}
+
+Written calls(int64_t from_ns, int64_t count) {
+  MemorySource source;
+  for (int64_t i = 0; i < count; ++i) {
+    source.accept(call_at(from_ns + 10 * i, i + 1));
+  }
+  return write(source, "collective");
+}
+
+TEST(RowBlocks, RowsComeInTheOrderOfTimeAndInTheirRange) {
+  TableBlocks table("collective");
+  ASSERT_TRUE(take(calls(1000, 2000), table).has_value());
+  EXPECT_EQ(table.rows(), 2000);
+  const ShownNodes nodes = one_node(table);
+  const std::vector<const TableBlocks*> tables{&table};
+  std::vector<int64_t> times;
+  const EventSource::Visitor<Collective> visit = [&](const Collective& row) { times.push_back(row.timestamp_ns); };
+  ASSERT_TRUE(visit_row_blocks(tables, nodes, {5000, 15000}, &visit).has_value());
+  EXPECT_EQ(times.size(), 1100U) << "calls that end at 5000 or later belong to it";
+  EXPECT_TRUE(std::ranges::is_sorted(times));
+}
+
+TEST(RowBlocks, DamagedBytesAreAnErrorOrRowsAndNothingElse) {
+  const Written written = calls(1000, 40);
+  std::mt19937_64 random(11);
+  const auto taken = [&](const Written& bytes) {
+    TableBlocks table("collective");
+    return take(bytes, table).has_value();
+  };
+  ASSERT_TRUE(taken(written));
+  for (size_t cut = 0; cut < written.blocks[0].size(); ++cut) {
+    EXPECT_FALSE(taken({written.header, {written.blocks[0].substr(0, cut)}})) << cut;
+  }
+  for (size_t at = 0; at < written.blocks[0].size(); ++at) {
+    Written changed = written;
+    changed.blocks[0][at] = static_cast<char>(random());
+    taken(changed);
+  }
+  for (size_t at = 0; at < written.header.size(); ++at) {
+    Written changed = written;
+    changed.header[at] = static_cast<char>(random());
+    taken(changed);
+  }
+}
+
+TEST(RowBlocks, BlocksOutOfOrderAreRefused) {
+  Written written = calls(1000, 1000);
+  std::swap(written.blocks[0], written.blocks[1]);
+  TableBlocks table("collective");
+  EXPECT_FALSE(take(written, table).has_value());
+}
+
+TEST(RowBlocks, ImpossibleRowsAreLeftOutAndCounted) {
+  MemorySource source;
+  source.accept(call_at(1000, 1));
+  source.accept(call_at(std::numeric_limits<int64_t>::max() - 100, 2));
+  TableBlocks table("collective");
+  ASSERT_TRUE(take(write(source, "collective"), table).has_value());
+  EXPECT_EQ(table.rows(), 1);
+  EXPECT_EQ(table.left_out(), 1);
+}
+
+/// One server's answer must not make the rows of all others unreadable.
+TEST(RowBlocks, NodesThatNoRecordingCanHaveAreRefused) {
+  const auto taken = [](int count, NodeId first) {
+    MemorySource source;
+    for (int i = 0; i < count; ++i) {
+      Process process{.node_id = first + static_cast<NodeId>(i), .pid = 1};
+      source.accept(process);
+    }
+    TableBlocks table("process");
+    return take(write(source, "process"), table).has_value();
+  };
+  EXPECT_TRUE(taken(1000, 1));
+  EXPECT_FALSE(taken(1, 1U << kNodeIdBits));
+  EXPECT_FALSE(taken(16'385, 1));
+}
+
+Node run(NodeId id, std::string name, int64_t started_ns) {
+  Node node;
+  node.node_id = id;
+  node.name = std::move(name);
+  node.started_ns = started_ns;
+  return node;
+}
+
+TEST(ShownNodes, ACopyIsReadOnceAndIdsThatMeetByChanceAreChanged) {
+  ShownNodes nodes;
+  nodes.add(0, {run(5, "a", 10)}, {{5, 100}});
+  nodes.add(1, {run(5, "a", 10)}, {{5, 200}});  // the same run, read later
+  nodes.add(2, {run(5, "b", 20)}, {{5, 300}});  // another one
+  ASSERT_TRUE(nodes.decide().has_value());
+  EXPECT_TRUE(nodes.is_copy(0));
+  EXPECT_FALSE(nodes.is_copy(1));
+  EXPECT_EQ(nodes.shown(0, 5), std::nullopt);
+  EXPECT_EQ(nodes.shown(1, 5), 5U);
+  ASSERT_TRUE(nodes.shown(2, 5).has_value());
+  EXPECT_NE(nodes.shown(2, 5), 5U);
+}
+
+TEST(ShownNodes, ARecordingWithoutNodesIsNoCopy) {
+  ShownNodes nodes;
+  nodes.add(0, {}, {});
+  ASSERT_TRUE(nodes.decide().has_value());
+  EXPECT_FALSE(nodes.is_copy(0));
+}
+
+}  // namespace
+}  // namespace stalltrace::store

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verbs whose system calls fail (tests/support/failures.py): some calls of each kind. scripts/failing_calls.py plays all verbs and calls."""
+
+import failures
+from stalltrace import FAILED, Case
+
+FIRST, STEP = 2, 5  # the 2nd, 10th, 50th ... call of a kind
+
+
+class FailingCalls(Case):
+    def setUp(self):
+        super().setUp()
+        self.given = failures.prepare(self.folder)
+
+    def play(self, verb):
+        scenario, = [one for one in failures.scenarios() if one.name == verb]
+        played = 0
+        for kind in scenario.kinds:
+            for error in failures.KINDS[kind]:
+                number, outcomes = FIRST, []
+                while not outcomes or outcomes[-1][1].failed:  # until there are fewer calls
+                    outcomes.append((number, scenario.play(self.given, kind, str(number), error)))
+                    number *= STEP
+                *outcomes, (_, plain) = outcomes
+                played += len(outcomes)
+                for number, outcome in outcomes:
+                    with self.subTest(kind=kind, number=number, error=error):
+                        self.assertIsNone(failures.problem(scenario, plain, outcome, error), outcome)
+        return played
+
+    def test_query(self):
+        self.assertGreater(self.play("query"), 3)
+
+    def test_explain(self):
+        self.assertGreater(self.play("explain of two"), 5)
+
+    def test_merge(self):
+        self.assertGreater(self.play("merge"), 8)
+
+    def test_import(self):
+        self.assertGreater(self.play("import"), 8)
+
+    def test_a_log_that_can_not_be_put_into_the_recording_is_said(self):
+        """The disk is full when all rows are written: they stay in the file's log."""
+        scenario, = [one for one in failures.scenarios() if one.name == "import"]
+        calls = scenario.play(self.given, "writes").calls
+        outcome = scenario.play(self.given, "writes", f"{calls - 10}+", "ENOSPC")
+        self.assertEqual(outcome.code, FAILED, outcome)
+        self.assert_says("not in one file", outcome.err)
+        self.assertIn("out.db-wal", outcome.left)
+
+    def test_a_command_ends_as_it_would_have(self):
+        self.assertGreater(self.play("run"), 8)
+
+    def test_serve(self):
+        self.assertGreater(self.play("serve"), 4)
