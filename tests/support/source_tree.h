@@ -8,7 +8,8 @@
 
 namespace stalltrace {
 
-/// The absolute path of `relative` ("docs/recording.md"); without it, of the root of the sources, without a slash at the end.
+/// The absolute path of `relative` ("docs/recording.md"); without it, of the root of the sources, without a slash at
+/// the end.
 std::string source_path(std::string_view relative = {});
 
 }  // namespace stalltrace

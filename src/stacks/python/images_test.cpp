@@ -47,9 +47,7 @@ Result<PythonThreads> read_image(const Image& image, unsigned flip = 0) {
   return read_python_threads(memory, image.program, image.tids, image.main, {.pause_ns = 0});
 }
 
-std::string path_of(uint32_t minor) {
-  return source_path(fmt::format("src/stacks/testdata/python3.{}.image", minor));
-}
+std::string path_of(uint32_t minor) { return source_path(fmt::format("src/stacks/testdata/python3.{}.image", minor)); }
 
 struct Golden {
   Image image;
