@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <tuple>
 
 #include "analysis/thresholds.h"
 #include "base/text.h"
@@ -56,16 +57,25 @@ bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
 Clock Clock::of(const std::vector<Node>& nodes) {
   Clock clock;
   std::map<std::string, size_t> hosts;  // boot id to host
-  std::vector<const Node*> references;
+  std::vector<const Node*> references;  // of each host the node whose clock the host's others are moved to
+  // The same one in whatever order the nodes come: agents of one host measure its clock apart by nanoseconds.
+  const auto goes_before = [](const Node& a, const Node& b) {
+    return std::tie(a.name, a.clock_offset_ns) < std::tie(b.name, b.clock_offset_ns);
+  };
   for (const Node& node : nodes) {
     const std::string boot = node.boot_id.empty() ? fmt::format("node {}", node.node_id) : node.boot_id;
     const auto [found, fresh] = hosts.try_emplace(boot, references.size());
     if (fresh) {
       references.push_back(&node);
+    } else if (goes_before(node, *references[found->second])) {
+      references[found->second] = &node;
     }
     clock.hosts_[node.node_id] = {.index = found->second, .error_ns = std::nullopt};
+  }
+  for (const Node& node : nodes) {
+    const Node& reference = *references[clock.hosts_[node.node_id].index];
     clock.shifts_[node.node_id] =
-        std::clamp(references[found->second]->clock_offset_ns - node.clock_offset_ns, -kMostShiftNs, kMostShiftNs);
+        std::clamp(reference.clock_offset_ns - node.clock_offset_ns, -kMostShiftNs, kMostShiftNs);
   }
   clock.host_count_ = references.size();
   if (clock.host_count_ == 1) {
