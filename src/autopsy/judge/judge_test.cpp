@@ -254,7 +254,7 @@ TEST(Judge, RanksThatEndFollowTheOneThatHadEndedBefore) {
 TEST(Judge, RanksInDifferentCalls) {
   JobLooks looks(4);
   looks.both(3, [](RankState& state) {
-    state.location = "in barrier at train.py:99";
+    at_call_site(state, {"barrier", "train.py:99"});
     state.call = OpenCall{"barrier", Operation::kBarrier, Witness::kPython};
   });
   const JobVerdict verdict = looks.verdict();
