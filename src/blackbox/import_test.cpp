@@ -311,7 +311,7 @@ st_box_event hanging() {
 }
 
 /// NCCL reports a death to the other ranks immediately, and they abort.
-TEST_F(ImportFiles, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
+TEST_F(ImportFiles, ARankThatLeftACommunicatorOpenWhichOthersEndedAfterwardsHasDied) {
   for (const int64_t ended_after_ns : {400'000'000, -1}) {
     MadeProfilerFile dead = file_of(11, 0);
     dead.put(1, hanging(), ST_BOX_ENDED);

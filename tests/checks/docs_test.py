@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/cli.md lists every verb and flag of the program, and no others."""
+"""docs/cli.md lists every subcommand and flag of the program, and no others; README's table every subcommand."""
 
 import functools
 import json
@@ -38,6 +38,11 @@ class Documents(Case):
             self.assertIn(verb, help_pages.verbs())
             for flag in re.findall(r"^\| `(--[a-z-]+)", section_of(verb), re.MULTILINE):
                 self.assertIn(flag, help_pages.flags(verb), f"docs/cli.md: {verb}")
+
+    def test_the_readme_lists_every_subcommand_and_no_other(self):
+        table = re.search(r"^\| subcommand \|.*?\n\n", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+        listed = [name for cell in re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE) for name in re.findall(r"`([a-z]+)`", cell)]
+        self.assertCountEqual(listed, {verb.split()[0] for verb in help_pages.verbs()} - {"help", "version"})
 
     def test_the_pages_that_the_readme_names_exist(self):
         for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):

@@ -227,7 +227,7 @@ class Launcher(Workers):
             with self.subTest(verb=name):
                 process, everyone = self.begin(verb, "exit 7")
                 score = {name: pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text() for name, pid in everyone.items()}
-                workers = set(score) - {"signal-witness"}
+                workers = set(score) - {"signal-watch"}
                 self.assertTrue(workers & {"st-tracer", "st-evidence"})
                 self.assertEqual({name for name, text in score.items() if text == "1000\n"}, workers)
                 for pid in (process.pid, self.job):

@@ -61,10 +61,10 @@ std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 /// One fault, and the findings about it.
 struct FaultScore {
   std::string cause;
-  std::string reported;              // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
-  std::optional<double> latency_ms;  // from its first effect until it was reported live
-  std::optional<double> cost_ms;     // its cost to the job, if known
-  std::optional<double> said_ms;     // the finding's cost
+  std::string reported;               // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
+  std::optional<double> latency_ms;   // from its first effect until it was reported live
+  std::optional<double> cost_ms;      // its cost to the job, if known
+  std::optional<double> reported_ms;  // the finding's cost
 };
 
 struct DrawScore {

@@ -100,7 +100,7 @@ TEST(Score, Cost) {
   reported.stall_ms = 110;
   const DrawScore scored = score({fault("late_rank", 1)}, {reported}, 100);
   EXPECT_EQ(scored.faults.at(0).cost_ms, 100);
-  EXPECT_EQ(scored.faults.at(0).said_ms, 110);
+  EXPECT_EQ(scored.faults.at(0).reported_ms, 110);
   EXPECT_FALSE(score({fault("late_rank", 1)}, {reported}, {}).faults.at(0).cost_ms);
 }
 

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 constexpr int kMostLinks = 40;  // the kernel's own limit
 constexpr int kFolderNamesTried = 100;
 constexpr int kDeepest = 32;
-constexpr const char* kElsewhere = "choose a place of your own with --out";
+constexpr const char* kElsewhere = "choose a folder of your own with --out";
 
 std::unexpected<Error> refuse(const std::string& path, const std::string& why, std::string remedy = kElsewhere) {
   return fail(fmt::format("{} is not used: {}", path, why), std::move(remedy), ErrorKind::kNoPrivilege);

@@ -96,7 +96,8 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   for (const int standard : {0, 1, 2}) {
     ::dup2(null, standard);
   }
-  if (!die_with_parent(parent) || !unmap_shared_memory() || (rights == HelperProcess::Rights::kNone && !enter_sandbox(parent))) {
+  if (!die_with_parent(parent) || !unmap_shared_memory() ||
+      (rights == HelperProcess::Rights::kNone && !enter_sandbox(parent))) {
     ::_exit(1);
   }
   HelperMessage request;
