@@ -173,7 +173,10 @@ class NcclRas(evidence_test.Evidence):
                 with connection:
                     text = b""
                     while not text.lower().endswith(b"status\n"):
-                        text += connection.recv(1024)
+                        piece = connection.recv(1024)
+                        if not piece:
+                            break
+                        text += piece
                     asked.append(text.decode())
                     connection.sendall(answer.encode())
         with socket.create_server(("127.0.0.1", 0)) as listener:

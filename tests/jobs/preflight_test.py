@@ -49,7 +49,7 @@ class Preflight(Case):
         """Plays a launch with a rank on each node. Rank 0's exit code, and its report."""
         ranks = [subprocess.Popen(["ip", "netns", "exec", f"stalltrace-node{rank}", "env", f"RANK={rank}", f"WORLD_SIZE={NODES}",
                                    "MASTER_ADDR=10.77.0.1", f"STALLTRACE_NODE=node{rank}", PROGRAM, "preflight", "--network",
-                                   "--json", "--test-time", "60ms", *words],
+                                   "--json", "--test-time", "200ms", *words],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(NODES)]
         outputs = [rank.communicate(timeout=30) for rank in ranks]
         self.assertTrue(outputs[0][0], outputs[0][1])

@@ -3,10 +3,13 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/process/descriptor_limit.h"
 #include "base/text.h"
 #include "preflight/peers/launch.h"
 #include "preflight/peers/line_channel.h"
@@ -21,6 +24,8 @@ using Say = std::function<void(const std::string&)>;
 
 constexpr int64_t kHelloNs = 10 * kNsPerSecond;  // from a connection to its introduction
 constexpr size_t kMoreConnections = 64;          // than ranks, which may still introduce themselves
+constexpr int64_t kFullNs = 100 * kNsPerMs;      // until the next try to accept, while no descriptor is free
+constexpr size_t kOtherFiles = 64;               // open ones that are no connections of ranks
 constexpr int64_t kNamesNs = 30 * kNsPerSecond;
 constexpr int64_t kReadyNs = 10 * kNsPerSecond;
 constexpr int64_t kTestNs = 20 * kNsPerSecond;    // above the time of its flow: waits for what does not answer
@@ -56,6 +61,7 @@ struct Coordinator::State {
   UniqueFd listener;
   std::vector<Session> sessions;  // by rank once all have come
   LaunchResults results;
+  std::string no_room;  // the error of a connection that could not be accepted
 
   void wait_for_ranks();
   void admit(LineChannel channel, const Result<std::optional<Json>>& message, int64_t now_ns);
@@ -98,6 +104,9 @@ void Coordinator::State::admit(LineChannel channel, const Result<std::optional<J
   if (!hello) {
     return refuse(hello.error().what);
   }
+  if (hello->job != launch.job) {  // a rank of another launch, which took this port for its own: no fault of this one
+    return refuse(fmt::format("it is of job '{}', rank 0 of '{}'", hello->job, launch.job));
+  }
   const auto twice = std::ranges::find(sessions, hello->rank, [](const Session& one) { return one.hello.rank; });
   if (hello->world_size != launch.world_size || hello->rank >= launch.world_size) {
     results.launch_checks.push_back(
@@ -109,9 +118,6 @@ void Coordinator::State::admit(LineChannel channel, const Result<std::optional<J
          .remedy = "give all nodes the same number of ranks (WORLD_SIZE, --nnodes, --nproc-per-node, -n)"});
     return refuse(
         fmt::format("rank {} of {}, where rank 0 knows {}", hello->rank, hello->world_size, launch.world_size));
-  }
-  if (hello->job != launch.job) {
-    return refuse(fmt::format("it is of job '{}', rank 0 of '{}'", hello->job, launch.job));
   }
   if (twice != sessions.end()) {
     results.launch_checks.push_back(
@@ -133,10 +139,12 @@ void Coordinator::State::wait_for_ranks() {
   std::vector<Stranger> strangers;
   const int64_t end_ns = monotonic_now_ns() + launch.wait_ns;
   const auto most = static_cast<size_t>(launch.world_size) + kMoreConnections;
+  int64_t full_until_ns = 0;  // no descriptor is free: connections wait in the kernel's queue meanwhile
   while (sessions.size() < static_cast<size_t>(launch.world_size) && monotonic_now_ns() < end_ns) {
     std::vector<pollfd> polled{
-        {.fd = listener.get(), .events = static_cast<short>(strangers.size() < most ? POLLIN : 0)}};
-    int64_t next_ns = end_ns;
+        {.fd = listener.get(),
+         .events = static_cast<short>(strangers.size() < most && monotonic_now_ns() >= full_until_ns ? POLLIN : 0)}};
+    int64_t next_ns = full_until_ns > monotonic_now_ns() ? std::min(end_ns, full_until_ns) : end_ns;
     for (const Stranger& one : strangers) {
       polled.push_back({.fd = one.channel.fd(), .events = POLLIN});
       next_ns = std::min(next_ns, one.end_ns);
@@ -157,6 +165,9 @@ void Coordinator::State::wait_for_ranks() {
     if (polled[0].revents != 0) {
       if (UniqueFd fd(::accept(listener.get(), nullptr, nullptr)); fd) {
         strangers.push_back({LineChannel(std::move(fd)), now_ns + kHelloNs});
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        full_until_ns = now_ns + kFullNs;
+        no_room = std::strerror(errno);
       }
     }
   }
@@ -207,8 +218,12 @@ void Coordinator::State::find_nodes() {
         {.check = "launch",
          .subject = missing.size() == 1 ? "rank" : "ranks",
          .outcome = Outcome::kFailed,
-         .detail = fmt::format("{} did not come within {}", list_of(missing), format_duration(launch.wait_ns)),
-         .remedy = "look at their output: does the launcher start them, does MASTER_ADDR lead to rank 0's host, does a "
+         .detail = fmt::format("{} did not come within {}", list_of(missing), format_duration(launch.wait_ns)) +
+                   (no_room.empty() ? "" : fmt::format("; rank 0 could not accept all connections: {}", no_room)),
+         .remedy =
+             no_room == std::strerror(EMFILE)
+                 ? "raise rank 0's limit of open files (ulimit -n), one for each rank and some more"
+                 : "look at their output: does the launcher start them, does MASTER_ADDR lead to rank 0's host, does a "
                    "firewall let the port pass?"});
   }
 }
@@ -465,6 +480,7 @@ Coordinator::~Coordinator() = default;
 Result<Coordinator> Coordinator::open(const Launch& launch) {
   auto state = std::make_unique<State>();
   state->launch = launch;
+  raise_open_files(static_cast<size_t>(launch.world_size) + kMoreConnections + kOtherFiles);  // a connection a rank
   ST_ASSIGN(const Endpoint anywhere, Endpoint::of("", launch.port));
   auto listener = listen_on(anywhere, /*small_segments=*/true);
   if (!listener) {  // a kernel without IPv6

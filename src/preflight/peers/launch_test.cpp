@@ -32,7 +32,7 @@ class LocalLaunch {
                .port = 0,
                .wait_ns = 10 * kNsPerSecond,
                .barrier_rounds = 5,
-               .flow = {.streams = 2, .bytes = 1 << 20, .time_ns = 50 * kNsPerMs}};
+               .flow = {.streams = 2, .bytes = 1 << 20, .time_ns = 500 * kNsPerMs}};
   }
   ~LocalLaunch() {
     coordinator_.reset();  // ranks that are left see that it is gone
@@ -133,8 +133,8 @@ TEST(Launch, TestsEachPairBothWays) {
 
 TEST(Launch, GoesOnWithoutARankThatDoesNotComeOrDoesNotAnswer) {
   LocalLaunch local(4);
-  local.launch().wait_ns = 300 * kNsPerMs;
-  local.launch().arrival_ns = 50 * kNsPerMs;
+  local.launch().wait_ns = 2 * kNsPerSecond;
+  local.launch().arrival_ns = kNsPerSecond;
   local.listen();
   local.start_rank(0);
   local.start_rank(1);
@@ -231,6 +231,29 @@ TEST(Launch, RefusesWhoDoesNotBelongToIt) {
   golden::expect_text(checks_text(results.launch_checks));
 }
 
+TEST(Launch, GoesOnWhereALineIsNoReport) {
+  LocalLaunch local(1);
+  local.listen();
+  auto master = Endpoint::of("127.0.0.1", local.launch().port);
+  LineChannel odd(std::move(connect_within(*master, kNsPerSecond).fd));
+  EXPECT_TRUE(odd.send({{"stalltrace_preflight", 1}, {"report", R"({"schema":"x"})"}}));
+  local.start_rank(0);
+  EXPECT_EQ(local.run().ranks.size(), 1U);
+}
+
+TEST(Launch, ARankOfAnotherLaunchIsNoFaultOfThisOne) {
+  LocalLaunch local(1);
+  local.launch().job = "one";
+  local.listen();
+  LineChannel other = local.introduce(3, 8);  // of no job, and of another size
+  local.start_rank(0);
+  const LaunchResults results = local.run();
+  const auto answer = other.receive(kNsPerSecond);
+  ASSERT_TRUE(answer);
+  EXPECT_NE(text_member(*answer, "refused"), "");
+  EXPECT_TRUE(results.launch_checks.empty());
+}
+
 TEST(Launch, NoticesAnotherProgramAtItsPort) {
   LocalLaunch local(1);
   local.listen();
@@ -251,7 +274,7 @@ TEST(Flow, KeepsWithinItsLimits) {
   const Peer peer{.tcp = *Endpoint::of("127.0.0.1", responder->tcp_port()),
                   .udp = *Endpoint::of("127.0.0.1", responder->udp_port()),
                   .secret = responder->secret()};
-  const auto paced = test_flow(peer, {.streams = 2, .bytes = 1 << 30, .time_ns = 50 * kNsPerMs, .mbit = 50});
+  const auto paced = test_flow(peer, {.streams = 2, .bytes = 1 << 30, .time_ns = 300 * kNsPerMs, .mbit = 50});
   ASSERT_TRUE(paced);
   EXPECT_LT(paced->mbit(), 200);
   EXPECT_GT(paced->waited, 0.5);
