@@ -6,7 +6,7 @@
 
 namespace stalltrace::analysis {
 
-extern const CauseRule kConnectionResetRule, kCpuContentionRule, kDeadRankRule, kDiskIoRule, kFabricErrorsRule,
+extern const CauseRule kCongestionRule, kConnectionResetRule, kCpuContentionRule, kDeadRankRule, kDiskIoRule, kFabricErrorsRule,
     kHostDropRule, kLateRankRule, kMismatchedCollectiveRule, kMissingCollectiveRule, kMtuBlackholeRule, kPacketLossRule,
     kPartitionRule, kProcessStoppedRule, kSlowDeviceRule, kSlowLinkRule, kSlowReceiverRule, kUnknownRule;
 
@@ -15,8 +15,7 @@ std::span<const CauseRule> cause_rules() {
       kProcessStoppedRule, kConnectionResetRule, kDeadRankRule,     kMismatchedCollectiveRule,
       kMtuBlackholeRule,   kPartitionRule,       kFabricErrorsRule, kHostDropRule,
       kPacketLossRule,     kCpuContentionRule,   kDiskIoRule,       kMissingCollectiveRule,
-      kLateRankRule,       kSlowDeviceRule,      kSlowReceiverRule, kSlowLinkRule,
-      kUnknownRule};
+      kLateRankRule,       kSlowDeviceRule,      kSlowReceiverRule, kCongestionRule, kSlowLinkRule, kUnknownRule};
   return kRules;
 }
 
