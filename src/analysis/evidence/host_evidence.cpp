@@ -98,8 +98,7 @@ class HostEvidenceLoader {
       for (const Interval& time : inside) {
         rise -= series.rise(time);
       }
-      series.calm_per_second =
-          std::max(0.0, rise) * static_cast<double>(kNsPerSecond) / static_cast<double>(calm_ns);
+      series.calm_per_second = std::max(0.0, rise) * static_cast<double>(kNsPerSecond) / static_cast<double>(calm_ns);
     }
   }
 

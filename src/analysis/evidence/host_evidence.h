@@ -40,7 +40,7 @@ struct PortRise {
   int32_t port = 0;
   std::string name;
   double value = 0;
-  int64_t rose_ns = 0;                     // time in which it rose, within the window
+  int64_t rose_ns = 0;                      // time in which it rose, within the window
   std::optional<double> calm_per_second{};  // its rate far from all stalls; none: too little such time is known
 };
 

@@ -32,7 +32,8 @@ inline void add_counter(MemorySource& source, const CounterRates& rates) {
     const uint64_t rise = second <= slow_from ? rates.calm_per_second : rates.slow_per_second;
     if (rise > 0 || !written) {
       if (written && second == slow_from + 1 && rates.calm_per_second == 0) {  // the last value before it changed
-        source.accept(PortCounter{rates.node, kOriginNs + slow_from * kNsPerSecond, rates.device, 1, rates.name, value});
+        source.accept(
+            PortCounter{rates.node, kOriginNs + slow_from * kNsPerSecond, rates.device, 1, rates.name, value});
       }
       value += rise;
       source.accept(PortCounter{rates.node, kOriginNs + second * kNsPerSecond, rates.device, 1, rates.name, value});

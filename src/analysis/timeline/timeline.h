@@ -96,6 +96,7 @@ struct CallSequence {
   uint64_t comm_ptr = 0;
   std::optional<int32_t> comm_rank;
   std::optional<int32_t> nranks;
+  Library library = Library::kNccl;
   int32_t tid = 0;  // the thread of the last call
   bool point_to_point = false;
   bool receives = false;      // point-to-point: the receiving end

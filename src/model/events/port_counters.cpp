@@ -37,10 +37,10 @@ constexpr std::array kNames = {
     PortCounterName{"port_xmit_wait", PortCounterKind::kNoCredit},
     PortCounterName{"np_cnp_sent", PortCounterKind::kMarked},
     PortCounterName{"np_ecn_marked_roce_packets", PortCounterKind::kMarked},
-    PortCounterName{"rp_cnp_handled", PortCounterKind::kToldToSlow},
+    PortCounterName{"rp_cnp_handled", PortCounterKind::kThrottled},
     PortCounterName{"tx_cnp_pkts", PortCounterKind::kMarked},  // the names of Broadcom's driver, bnxt_re
     PortCounterName{"rx_ecn_marked_pkts", PortCounterKind::kMarked},
-    PortCounterName{"rx_cnp_pkts", PortCounterKind::kToldToSlow},
+    PortCounterName{"rx_cnp_pkts", PortCounterKind::kThrottled},
     PortCounterName{"port_xmit_data", PortCounterKind::kData},
     PortCounterName{"port_rcv_data", PortCounterKind::kData},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// congestion: transfers were slow, and the fabric said why: packets were marked (ECN), senders were told to slow down
+// congestion: transfers were slow, and the fabric said why: packets were marked (ECN), senders were asked to slow down
 // (CNP), or a port had no credit to send, far more often than outside of the stalls; nothing was lost or broken. Marks
 // are how such a fabric works: without time to compare with they prove nothing.
 #include <fmt/format.h>
@@ -16,8 +16,8 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// The counters that a stall was judged by, the most telling first: the congested end receives the marks.
-enum class Counted : uint8_t { kMarked, kToldToSlow, kNoCredit };
+/// The counters that a stall was judged by, the clearest first: the congested end receives the marks.
+enum class Counted : uint8_t { kMarked, kThrottled, kNoCredit };
 struct Sign {
   Counted counted;
   PortCounterKind kind;
@@ -28,12 +28,12 @@ struct Sign {
 constexpr std::array kSigns{
     Sign{Counted::kMarked, PortCounterKind::kMarked, kCongestionMarksPerSecond, "into",
          "packets on the way to it were marked"},
-    Sign{Counted::kToldToSlow, PortCounterKind::kToldToSlow, kCongestionMarksPerSecond, "out of",
-         "it was told to send more slowly"},
+    Sign{Counted::kThrottled, PortCounterKind::kThrottled, kCongestionMarksPerSecond, "out of",
+         "it was asked to send more slowly"},
     Sign{Counted::kNoCredit, PortCounterKind::kNoCredit, kCreditWaitsPerSecond, "out of",
          "it waited for room at its neighbour"},
 };
-constexpr std::array kKinds{PortCounterKind::kMarked, PortCounterKind::kToldToSlow, PortCounterKind::kNoCredit};
+constexpr std::array kKinds{PortCounterKind::kMarked, PortCounterKind::kThrottled, PortCounterKind::kNoCredit};
 
 /// True if a rule before this one has found loss or errors: what the fabric marks then is a consequence.
 bool is_loss(const Hypothesis& hypothesis) {
@@ -91,7 +91,8 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
                                   first->direction, who, first->what, counter, cost_text(group));
     finding.remedy = fmt::format(
         "look at the switch port of {} and at what else uses it: jobs that share it, several senders to one port, "
-        "routes that meet (ECMP, adaptive routing); then at the settings of ECN and PFC on the switches and of DCQCN on "
+        "routes that meet (ECMP, adaptive routing); then at the settings of ECN and PFC on the switches and of DCQCN "
+        "on "
         "the cards, the same on all nodes",
         finding.culprit->node);
   } else {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace small_job;
 
-/// Three senders are told to slow down for what node 3 received with marks.
+/// Three senders are asked to slow down for what node 3 received with marks.
 std::vector<CounterRates> incast() {
   std::vector<CounterRates> counters{{node_of_rank(3), "np_ecn_marked_roce_packets", 100, 50'000},
                                      {node_of_rank(3), "np_cnp_sent", 10, 20'000}};
@@ -28,7 +28,7 @@ TEST(Congestion, TheNodeThatReceivesTheMarksIsNamed) {
   expect_golden_text("congestion", finding);
 }
 
-TEST(Congestion, ASenderThatIsToldToSlowDownIsNamed) {
+TEST(Congestion, ASenderThatIsAskedToSlowDownIsNamed) {
   MemorySource source = fabric_job({{node_of_rank(1), "rx_cnp_pkts", 0, 7'000}});
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kCongestion, 1);

@@ -34,8 +34,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   std::map<NodeId, size_t> of_node;
   for (const PortCounts& port : port_counts(context, stall, PortCounterKind::kError)) {
     const double coverage = share_of(port.rose_ns, stall.examined().length());
-    const bool applies = port.carries && port.per_second >= kFabricErrorsPerSecond && stands_out(port) &&
-                         coverage >= kCoverage;
+    const bool applies =
+        port.carries && port.per_second >= kFabricErrorsPerSecond && stands_out(port) && coverage >= kCoverage;
     const auto [found, fresh] = of_node.try_emplace(port.node, out.size());
     if (fresh) {
       out.push_back({.cause = Cause::kFabricErrors});
@@ -68,11 +68,10 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
 
 }  // namespace
 
-extern const CauseRule kFabricErrorsRule{
-    .cause = Cause::kFabricErrors,
-    .gate = kSlowLinkGate,
-    .needs = "no InfiniBand or RoCE port of its nodes counted errors in that time",
-    .judge = judge,
-    .describe = describe};
+extern const CauseRule kFabricErrorsRule{.cause = Cause::kFabricErrors,
+                                         .gate = kSlowLinkGate,
+                                         .needs = "no InfiniBand or RoCE port of its nodes counted errors in that time",
+                                         .judge = judge,
+                                         .describe = describe};
 
 }  // namespace stalltrace::analysis
