@@ -26,6 +26,7 @@ namespace stalltrace {
   CAUSE(kSlowReceiver, "slow_receiver")                 \
   CAUSE(kHostDrop, "host_drop")                         \
   CAUSE(kFabricErrors, "fabric_errors")                 \
+  CAUSE(kCongestion, "congestion")                      \
   CAUSE(kDeviceError, "device_error")                   \
   CAUSE(kLateRank, "late_rank")                         \
   CAUSE(kSlowDevice, "slow_device")                     \
