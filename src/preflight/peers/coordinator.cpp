@@ -139,7 +139,7 @@ void Coordinator::State::wait_for_ranks() {
   std::vector<Stranger> strangers;
   const int64_t end_ns = monotonic_now_ns() + launch.wait_ns;
   const auto most = static_cast<size_t>(launch.world_size) + kMoreConnections;
-  int64_t full_until_ns = 0;  // no descriptor is free: connections wait in the kernel's queue meanwhile
+  int64_t full_until_ns = 0;  // no descriptor is free: connections wait in the kernel's queue until then
   while (sessions.size() < static_cast<size_t>(launch.world_size) && monotonic_now_ns() < end_ns) {
     std::vector<pollfd> polled{
         {.fd = listener.get(),

@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "analysis/causes/cause.h"
-#include "analysis/causes/network/common_place.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/fabric/port_contrast.h"
 
 namespace stalltrace::analysis {

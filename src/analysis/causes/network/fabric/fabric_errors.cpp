@@ -11,7 +11,7 @@
 #include <map>
 
 #include "analysis/causes/cause.h"
-#include "analysis/causes/network/common_place.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/fabric/port_contrast.h"
 
 namespace stalltrace::analysis {
