@@ -207,12 +207,12 @@ Result<EvidenceStore> load_evidence(EventSource& source, Cluster& cluster, const
 }
 
 /// What was left out because there is too much to hold.
-/// Where they would be worth a finding: without one, the job is not healthy for that.
+/// Where they would be worth an `unknown`: ranks of healthy jobs wait for each other as well.
 void note_unplaced_waits(const UnplacedWaits& waits, Report& report) {
   const int64_t judged_ns = std::max<int64_t>(report.judged_range.length(), 1);
   const double share = static_cast<double>(waits.waited_ns) / static_cast<double>(judged_ns);
-  if (waits.longest_ns < kLateRankGate.single_ns &&
-      (waits.waited_ns < kLateRankGate.total_ns || share < kLateRankGate.share)) {
+  if (waits.longest_ns < kUnknownGate.single_ns &&
+      (waits.waited_ns < kUnknownGate.total_ns || share < kUnknownGate.share)) {
     return;
   }
   report.unplaced_waits = fmt::format(

@@ -34,13 +34,13 @@ class SecureMode(Case):
         for words in (("--library", "/etc/shadow"), ("--config", "/etc/shadow"), ("--trust-owner", "any"),
                       ("--sysfs-root", "/root")):
             before = self.as_nobody("trace", *words, "--out", self.folder / "x.db")
-            self.assertNotIn("is refused", before.stderr)
+            self.assert_not_says("option_refused_in_secure_mode", before.stderr, option=words[0])
         self.give_capabilities()
         for words in (("--library", "/etc/shadow"), ("--config", "/etc/shadow"), ("--trust-owner", "any"),
                       ("--sysfs-root", "/root")):
             result = self.as_nobody("trace", *words, "--out", self.folder / "x.db")
             self.assertEqual(result.returncode, USAGE, result.stderr)
-            self.assertIn(f"{words[0]} is refused", result.stderr)
+            self.assert_says("option_refused_in_secure_mode", result.stderr, option=words[0])
 
     def test_variables_that_choose_files_are_ignored_with_one_line(self):
         btf = str(self.folder / "no-such-btf")
@@ -49,6 +49,6 @@ class SecureMode(Case):
         self.give_capabilities()
         result = self.as_nobody("--version", STALLTRACE_BTF=btf, TMPDIR="/root")
         self.assertEqual(result.returncode, DONE, result.stderr)
-        self.assertIn("ignored: STALLTRACE_BTF, TMPDIR", result.stderr)
+        self.assertIn("ignored: STALLTRACE_BTF", result.stderr)  # the C library has removed TMPDIR by then
         self.assertEqual(result.stderr.count("ignored:"), 1)
         self.assertNotIn(btf, str(self.as_nobody("check", STALLTRACE_BTF=btf)))
