@@ -172,11 +172,8 @@ class NcclRas(evidence_test.Evidence):
                 connection = listener.accept()[0]
                 with connection:
                     text = b""
-                    while not text.lower().endswith(b"status\n"):
-                        piece = connection.recv(1024)
-                        if not piece:
-                            break
-                        text += piece
+                    while not text.lower().endswith(b"status\n") and (more := connection.recv(1024)):
+                        text += more
                     asked.append(text.decode())
                     connection.sendall(answer.encode())
         with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -11,6 +11,7 @@
 
 #include "base/process/descriptor_limit.h"
 #include "base/text.h"
+#include "preflight/peers/judge/thresholds.h"
 #include "preflight/peers/launch.h"
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
@@ -24,8 +25,8 @@ using Say = std::function<void(const std::string&)>;
 
 constexpr int64_t kHelloNs = 10 * kNsPerSecond;  // from a connection to its introduction
 constexpr size_t kMoreConnections = 64;          // than ranks, which may still introduce themselves
-constexpr int64_t kFullNs = 100 * kNsPerMs;      // until the next try to accept, while no descriptor is free
-constexpr size_t kOtherFiles = 64;               // open ones that are no connections of ranks
+constexpr size_t kOtherDescriptors = 64;         // libraries, files that are read
+constexpr int64_t kAcceptAgainNs = 100 * kNsPerMs;
 constexpr int64_t kNamesNs = 30 * kNsPerSecond;
 constexpr int64_t kReadyNs = 10 * kNsPerSecond;
 constexpr int64_t kTestNs = 20 * kNsPerSecond;    // above the time of its flow: waits for what does not answer
@@ -61,9 +62,13 @@ struct Coordinator::State {
   UniqueFd listener;
   std::vector<Session> sessions;  // by rank once all have come
   LaunchResults results;
-  std::string no_room;  // the error of a connection that could not be accepted
 
   void wait_for_ranks();
+  /// What kept rank 0 from taking connections, for the end of a sentence; or nothing.
+  [[nodiscard]] std::string accept_problem() const {
+    return accept_error_ == 0 ? ""
+                              : fmt::format("; rank 0 could not take connections: {}", std::strerror(accept_error_));
+  }
   void admit(LineChannel channel, const Result<std::optional<Json>>& message, int64_t now_ns);
   void find_nodes();
   void look_up_names(const std::vector<std::vector<Pair>>& rounds);
@@ -83,6 +88,8 @@ struct Coordinator::State {
   [[nodiscard]] Json test_order(int32_t from, int32_t to, bool flow_only);
 
   std::vector<int32_t> first_session_;  // of each node
+  size_t refused_ = 0;                  // ranks that do not fit into this launch
+  int accept_error_ = 0;                // the last one
 };
 
 void Coordinator::State::give_up(Session& session, std::string_view step, std::string_view problem) {
@@ -104,28 +111,33 @@ void Coordinator::State::admit(LineChannel channel, const Result<std::optional<J
   if (!hello) {
     return refuse(hello.error().what);
   }
-  if (hello->job != launch.job) {  // a rank of another launch, which took this port for its own: no fault of this one
+  // Of another launch that has the same port; nothing is wrong with this one.
+  if (hello->job != launch.job) {
     return refuse(fmt::format("it is of job '{}', rank 0 of '{}'", hello->job, launch.job));
   }
+  // Anybody can connect, again and again: the checks of those that are refused have a limit.
+  const auto report = [&](HostCheck check) {
+    if (refused_++ < kMostNamed) {
+      results.launch_checks.push_back(std::move(check));
+    }
+  };
   const auto twice = std::ranges::find(sessions, hello->rank, [](const Session& one) { return one.hello.rank; });
   if (hello->world_size != launch.world_size || hello->rank >= launch.world_size) {
-    results.launch_checks.push_back(
-        {.check = "launch",
-         .subject = fmt::format("rank {}", hello->rank),
-         .outcome = Outcome::kFailed,
-         .detail = fmt::format("on {} was started as one of {}, rank 0 as one of {}", hello->node.name,
-                               count_of(hello->world_size, "rank"), launch.world_size),
-         .remedy = "give all nodes the same number of ranks (WORLD_SIZE, --nnodes, --nproc-per-node, -n)"});
+    report({.check = "launch",
+            .subject = fmt::format("rank {}", hello->rank),
+            .outcome = Outcome::kFailed,
+            .detail = fmt::format("on {} was started as one of {}, rank 0 as one of {}", hello->node.name,
+                                  count_of(hello->world_size, "rank"), launch.world_size),
+            .remedy = "give all nodes the same number of ranks (WORLD_SIZE, --nnodes, --nproc-per-node, -n)"});
     return refuse(
         fmt::format("rank {} of {}, where rank 0 knows {}", hello->rank, hello->world_size, launch.world_size));
   }
   if (twice != sessions.end()) {
-    results.launch_checks.push_back(
-        {.check = "launch",
-         .subject = fmt::format("rank {}", hello->rank),
-         .outcome = Outcome::kFailed,
-         .detail = fmt::format("came twice, from {} and {}", twice->hello.node.name, hello->node.name),
-         .remedy = "give each process a rank of its own (RANK, --node-rank)"});
+    report({.check = "launch",
+            .subject = fmt::format("rank {}", hello->rank),
+            .outcome = Outcome::kFailed,
+            .detail = fmt::format("came twice, from {} and {}", twice->hello.node.name, hello->node.name),
+            .remedy = "give each process a rank of its own (RANK, --node-rank)"});
     return refuse(fmt::format("rank {} has come already, from {}", hello->rank, twice->hello.node.name));
   }
   sessions.push_back({.channel = std::move(channel), .hello = *std::move(hello), .joined_ns = now_ns});
@@ -139,12 +151,11 @@ void Coordinator::State::wait_for_ranks() {
   std::vector<Stranger> strangers;
   const int64_t end_ns = monotonic_now_ns() + launch.wait_ns;
   const auto most = static_cast<size_t>(launch.world_size) + kMoreConnections;
-  int64_t full_until_ns = 0;  // no descriptor is free: connections wait in the kernel's queue until then
+  bool accepts = true;  // not for a while after it failed: the listener stays readable
   while (sessions.size() < static_cast<size_t>(launch.world_size) && monotonic_now_ns() < end_ns) {
     std::vector<pollfd> polled{
-        {.fd = listener.get(),
-         .events = static_cast<short>(strangers.size() < most && monotonic_now_ns() >= full_until_ns ? POLLIN : 0)}};
-    int64_t next_ns = full_until_ns > monotonic_now_ns() ? std::min(end_ns, full_until_ns) : end_ns;
+        {.fd = listener.get(), .events = static_cast<short>(accepts && strangers.size() < most ? POLLIN : 0)}};
+    int64_t next_ns = accepts ? end_ns : std::min(end_ns, monotonic_now_ns() + kAcceptAgainNs);
     for (const Stranger& one : strangers) {
       polled.push_back({.fd = one.channel.fd(), .events = POLLIN});
       next_ns = std::min(next_ns, one.end_ns);
@@ -162,12 +173,14 @@ void Coordinator::State::wait_for_ranks() {
       }
     }
     strangers = std::move(left);
+    accepts = true;
     if (polled[0].revents != 0) {
       if (UniqueFd fd(::accept(listener.get(), nullptr, nullptr)); fd) {
         strangers.push_back({LineChannel(std::move(fd)), now_ns + kHelloNs});
-      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-        full_until_ns = now_ns + kFullNs;
-        no_room = std::strerror(errno);
+        accept_error_ = 0;
+      } else if (errno != ECONNABORTED && errno != EINTR) {  // those are of one connection, which is gone
+        accept_error_ = errno;
+        accepts = false;
       }
     }
   }
@@ -218,10 +231,10 @@ void Coordinator::State::find_nodes() {
         {.check = "launch",
          .subject = missing.size() == 1 ? "rank" : "ranks",
          .outcome = Outcome::kFailed,
-         .detail = fmt::format("{} did not come within {}", list_of(missing), format_duration(launch.wait_ns)) +
-                   (no_room.empty() ? "" : fmt::format("; rank 0 could not accept all connections: {}", no_room)),
+         .detail = fmt::format("{} did not come within {}{}", list_of(missing), format_duration(launch.wait_ns),
+                               accept_problem()),
          .remedy =
-             no_room == std::strerror(EMFILE)
+             accept_error_ == EMFILE
                  ? "raise rank 0's limit of open files (ulimit -n), one for each rank and some more"
                  : "look at their output: does the launcher start them, does MASTER_ADDR lead to rank 0's host, does a "
                    "firewall let the port pass?"});
@@ -308,12 +321,12 @@ void Coordinator::State::look_up_names(const std::vector<std::vector<Pair>>& rou
           found != answer.end() && found->is_object() ? found->find(name.get<std::string>()) : Json::const_iterator();
       if (found == answer.end() || !found->is_object() || addresses == found->end() || !addresses->is_array() ||
           addresses->empty()) {
-        node.wrong_names.push_back(fmt::format("{} is not found", name.get<std::string>()));
+        node.wrong_names.push_back({name.get<std::string>(), std::nullopt});
         continue;
       }
       for (const Json& address : *addresses) {
         if (address.is_string() && is_loopback(address.get<std::string>())) {
-          node.wrong_names.push_back(fmt::format("{} is {}", name.get<std::string>(), address.get<std::string>()));
+          node.wrong_names.push_back({name.get<std::string>(), address.get<std::string>()});
         }
       }
     }
@@ -445,8 +458,10 @@ void Coordinator::State::test_barrier() {
     std::set<size_t> waiting;
     for (const size_t index : taking_part) {
       released_ns[index] = monotonic_now_ns();
-      if (sessions[index].channel.send_byte('g')) {
+      if (const Status sent = sessions[index].channel.send_byte('g'); sent) {
         waiting.insert(index);
+      } else {
+        give_up(sessions[index], "the barrier", sent.error().what);
       }
     }
     const int64_t end_ns = monotonic_now_ns() + launch.arrival_ns;
@@ -478,9 +493,9 @@ Coordinator::Coordinator(Coordinator&&) noexcept = default;
 Coordinator::~Coordinator() = default;
 
 Result<Coordinator> Coordinator::open(const Launch& launch) {
+  raise_open_files(static_cast<size_t>(launch.world_size) + kMoreConnections + kOtherDescriptors);
   auto state = std::make_unique<State>();
   state->launch = launch;
-  raise_open_files(static_cast<size_t>(launch.world_size) + kMoreConnections + kOtherFiles);  // a connection a rank
   ST_ASSIGN(const Endpoint anywhere, Endpoint::of("", launch.port));
   auto listener = listen_on(anywhere, /*small_segments=*/true);
   if (!listener) {  // a kernel without IPv6
@@ -499,7 +514,8 @@ Result<LaunchResults> Coordinator::run(const Say& say) {
   state.wait_for_ranks();
   state.find_nodes();
   if (state.sessions.empty()) {
-    return fail("no rank came", "start the same command once for each rank, all within the time of --wait");
+    return fail("no rank came" + state.accept_problem(),
+                "start the same command once for each rank, all within the time of --wait");
   }
   const auto count = static_cast<int32_t>(state.results.nodes.size());
   const auto rounds = plan_rounds(count, static_cast<size_t>(state.launch.most_rounds));
