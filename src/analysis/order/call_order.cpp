@@ -8,6 +8,7 @@
 
 #include "analysis/thresholds.h"
 #include "base/python_frames.h"
+#include "model/events/imported/watchdog_report.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::analysis {
@@ -119,7 +120,8 @@ class Reader {
   }
 
   void take(const LogLine& row) {
-    if (row.kind == LogKind::kTimeout) {
+    const auto report = row.kind == LogKind::kTimeout ? read_watchdog_report(row.text) : std::nullopt;
+    if (row.kind == LogKind::kTimeout && !(report && report->asked)) {  // else another rank's call did not end
       out_.timeouts.push_back({row.rank, row.timestamp_ns, row.text});
     }
     out_.first_ns = out_.first_ns == 0 ? row.timestamp_ns : std::min(out_.first_ns, row.timestamp_ns);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/order/judge_order.h"
+#include "analysis/order/judge_watchdog.h"
 #include "analysis/order/log_set_up.h"
 #include "analysis/order/torch_reports.h"
 #include "analysis/rank_numbers.h"
@@ -82,6 +83,15 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   ST_ASSIGN(const OrderEvidence evidence, read_order(ordered));
   ST_ASSIGN(const auto ranks, recorded_ranks(recorded));
   OrderVerdicts verdicts = judge_order(evidence, ranks);
+  if (verdicts.findings.empty()) {
+    ST_ASSIGN(const WatchdogLogs logs, read_watchdog_logs(ordered));
+    WatchdogVerdicts watchdog = judge_watchdog(logs);
+    if (evidence.calls > 0) {  // then the calls show more than that all wait
+      std::erase_if(watchdog.findings, [](const Finding& finding) { return finding.cause == Cause::kUnknown; });
+    }
+    std::ranges::move(watchdog.findings, std::back_inserter(verdicts.findings));
+    std::ranges::move(watchdog.notes, std::back_inserter(verdicts.notes));
+  }
   ST_ASSIGN(LogWarnings warnings, judge_warnings(ordered));
   std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
   ST_TRY(add_torch_reports(ordered, verdicts.findings));

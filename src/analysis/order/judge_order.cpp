@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "analysis/order/order_mismatch.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
+#include "model/events/imported/torch_report.h"
+#include "model/events/imported/watchdog_report.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -41,20 +42,12 @@ bool needs_all_ranks(Operation op) {
 /// Whether a watchdog's line names this operation: PyTorch has other names for them ("_ALLGATHER_BASE"). A line that
 /// names none, or a Send or Recv, is about any communicator.
 bool names_operation(std::string_view text, Operation op) {
-  const size_t at = text.find("OpType=");
-  if (at == std::string_view::npos) {
+  const auto report = read_watchdog_report(text);
+  if (!report || report->op.empty()) {
     return false;
   }
-  const std::string_view type = text.substr(at + 7, text.find_first_of(",)", at) - at - 7);
-  constexpr std::array<std::pair<std::string_view, Operation>, 6> kTypes{{{"ALLREDUCE", Operation::kAllReduce},
-                                                                          {"ALLGATHER", Operation::kAllGather},
-                                                                          {"REDUCE_SCATTER", Operation::kReduceScatter},
-                                                                          {"BROADCAST", Operation::kBroadcast},
-                                                                          {"ALLTOALL", Operation::kAllToAll},
-                                                                          {"BARRIER", Operation::kAllReduce}}};
-  const auto* const known =
-      std::ranges::find_if(kTypes, [&](const auto& one) { return type.find(one.first) != std::string_view::npos; });
-  return known != kTypes.end() && known->second == op;
+  const Operation named = operation_of_torch(report->op);
+  return (named == Operation::kBarrier ? Operation::kAllReduce : named) == op;  // a barrier is an AllReduce of NCCL's
 }
 
 /// What separates a rank that is missing from a log that ends early.

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -30,20 +29,6 @@ struct Printed {
   LogLine row;
   TorchReport report;  // views into row.text
 };
-
-Operation operation_of(std::string_view type) {
-  constexpr std::array<std::pair<std::string_view, Operation>, 8> kTypes{{{"REDUCE_SCATTER", Operation::kReduceScatter},
-                                                                          {"ALLREDUCE", Operation::kAllReduce},
-                                                                          {"ALLGATHER", Operation::kAllGather},
-                                                                          {"ALLTOALL", Operation::kAllToAll},
-                                                                          {"BROADCAST", Operation::kBroadcast},
-                                                                          {"BARRIER", Operation::kBarrier},
-                                                                          {"GATHER", Operation::kGather},
-                                                                          {"REDUCE", Operation::kReduce}}};
-  const auto* const known =
-      std::ranges::find_if(kTypes, [&](const auto& one) { return type.find(one.first) != std::string_view::npos; });
-  return known == kTypes.end() ? Operation::kAllReduce : known->second;
-}
 
 /// "ALLREDUCE [20, 10] Float, number 7"
 std::string text_of(const TorchFingerprint& print) {
@@ -136,7 +121,7 @@ class Reader {
     }
     const bool in_job = of_job(reports, 0);
     Finding finding = finding_of(Cause::kMismatchedCollective, kLeftConfidence, reports);
-    finding.op = operation_of(prints.begin()->second->op);
+    finding.op = operation_of_torch(prints.begin()->second->op);
     std::vector<std::vector<int32_t>> by_size;
     for (auto& [signature, ranks] : sides) {
       by_size.push_back(ranks);

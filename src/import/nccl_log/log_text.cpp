@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "model/events/imported/watchdog_report.h"
 
 namespace stalltrace::import {
 namespace {
@@ -301,9 +302,7 @@ Statement read_statement(std::string_view message) {
 }
 
 bool is_timeout(std::string_view line) {
-  return line.find("Watchdog caught collective operation timeout") != std::string_view::npos ||
-         line.find("] Timeout at NCCL work:") != std::string_view::npos ||
-         line.find("Timeout at collective:") != std::string_view::npos;
+  return line.find("Timeout at collective:") != std::string_view::npos || read_watchdog_report(line).has_value();
 }
 
 }  // namespace stalltrace::import

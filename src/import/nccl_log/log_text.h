@@ -70,7 +70,7 @@ struct BrokenLine {};
 using Statement = std::variant<std::monostate, BeganCall, CommLine, BrokenLine>;
 Statement read_statement(std::string_view message);
 
-/// True for the report of a watchdog that a collective did not end in time.
+/// True for a report of PyTorch's watchdog: a collective did not end in time, on this rank or on another.
 bool is_timeout(std::string_view line);
 
 }  // namespace stalltrace::import

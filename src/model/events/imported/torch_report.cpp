@@ -2,7 +2,9 @@
 #include "model/events/imported/torch_report.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <utility>
 
 namespace stalltrace {
 namespace {
@@ -121,6 +123,20 @@ std::optional<TorchReport> read_barrier(std::string_view line, size_t at) {
 }
 
 }  // namespace
+
+Operation operation_of_torch(std::string_view type) {
+  constexpr std::array<std::pair<std::string_view, Operation>, 8> kTypes{{{"REDUCE_SCATTER", Operation::kReduceScatter},
+                                                                          {"ALLREDUCE", Operation::kAllReduce},
+                                                                          {"ALLGATHER", Operation::kAllGather},
+                                                                          {"ALLTOALL", Operation::kAllToAll},
+                                                                          {"BROADCAST", Operation::kBroadcast},
+                                                                          {"BARRIER", Operation::kBarrier},
+                                                                          {"GATHER", Operation::kGather},
+                                                                          {"REDUCE", Operation::kReduce}}};
+  const auto* const known =
+      std::ranges::find_if(kTypes, [&](const auto& one) { return type.find(one.first) != std::string_view::npos; });
+  return known == kTypes.end() ? Operation::kAllReduce : known->second;
+}
 
 std::optional<TorchReport> read_torch_report(std::string_view line) {
   if (const size_t at = line.find(kMismatch); at != std::string_view::npos) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "model/operation.h"
+
 namespace stalltrace {
 
 /// "CollectiveFingerPrint(SequenceNumber=7, OpType=ALLREDUCE, TensorShape=[10], TensorDtypes=Float, ...)"
@@ -31,6 +33,9 @@ struct TorchReport {
   std::string_view parameters;  // "fc2.weight, fc2.bias"; may be cut off
   std::string_view text;        // the report without what stands before it
 };
+
+/// "ALLREDUCE", "_ALLGATHER_BASE", ...: PyTorch's name (OpType) of an operation; kGroup if there is none like it.
+Operation operation_of_torch(std::string_view type);
 
 /// None for all other lines. Views point into `line`.
 std::optional<TorchReport> read_torch_report(std::string_view line);

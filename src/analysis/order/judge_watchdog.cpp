@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/order/judge_watchdog.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "analysis/rank_numbers.h"
+#include "analysis/thresholds.h"
+#include "base/text.h"
+#include "model/events/imported/torch_report.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr size_t kLongestQuote = 300;
+constexpr size_t kMostFindings = 8;
+
+using Ranks = std::vector<int32_t>;
+
+/// All ranks of a group have to give the same number of elements.
+bool needs_equal_sizes(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
+}
+
+/// Not every rank of the group makes these calls, so that their numbers differ between ranks.
+bool of_some_ranks(std::string_view op) {
+  return op.find("SEND") != std::string_view::npos || op.find("RECV") != std::string_view::npos ||
+         op.find("COALESCED") != std::string_view::npos || op == "UNKNOWN";
+}
+
+/// Of the ranks up to the highest one that wrote a line.
+MissingRanks ranks_without_line(const WatchdogLogs& logs) {
+  std::set<int32_t> shown;
+  for (const WatchdogGroup& group : logs.groups) {
+    for (const auto& [rank, state] : group.ranks) {
+      shown.insert(rank);
+    }
+  }
+  return {shown, shown.empty() ? 0 : *shown.rbegin() + 1};
+}
+
+class GroupJudge {
+ public:
+  GroupJudge(const WatchdogLogs& logs, const WatchdogGroup& group, WatchdogVerdicts& out)
+      : logs_(logs), group_(group), out_(out) {}
+
+  /// Returns the ranks that wait with nobody behind, if that is all that the group shows.
+  Ranks judge() {
+    for (const auto& [rank, state] : group_.ranks) {
+      if (state.waits_in) {
+        first_ = first_ ? std::min(first_, state.waits_in) : state.waits_in;
+        last_ = std::max(last_, state.waits_in);
+      }
+    }
+    if (!first_) {
+      return {};
+    }
+    if (std::ranges::any_of(group_.ranks, [](const auto& one) { return of_some_ranks(one.second.op); })) {
+      note("calls between some ranks (send, recv) count here, so that numbers of ranks can't be compared");
+      return {};
+    }
+    Ranks in_first;
+    Ranks in_later;
+    for (const auto& [rank, state] : group_.ranks) {
+      if (state.waits_in ? state.waits_in == first_ : state.enqueued && *state.enqueued >= *first_) {
+        in_first.push_back(rank);
+      } else if (state.waits_in) {
+        in_later.push_back(rank);
+      } else if (state.enqueued) {
+        away_.push_back(rank);
+      }
+    }
+    if (judge_signatures(in_first)) {
+      return {};
+    }
+    if (!away_.empty()) {
+      judge_away(in_first, in_later);
+      return {};
+    }
+    if (!in_later.empty()) {
+      judge_stuck(in_first, in_later);
+      return {};
+    }
+    return in_first;
+  }
+
+  /// "call 4214 (ALLREDUCE of 16 elements) of process group 0(default_pg)"
+  [[nodiscard]] std::string call_text(int64_t number, const Ranks& ranks) const {
+    const WatchdogState* named = nullptr;
+    for (const int32_t rank : ranks) {
+      const WatchdogState& state = group_.ranks.at(rank);
+      named = named == nullptr && state.waits_in == number && !state.op.empty() ? &state : named;
+    }
+    return fmt::format("call {}{}{}", number, named == nullptr ? "" : fmt::format(" ({})", signature_text(*named)),
+                       group_.name.empty() ? "" : fmt::format(" of process group {}", group_.name));
+  }
+
+  Finding finding_of(Cause cause, double confidence, const Ranks& waiting) const {
+    Finding finding{.cause = cause, .severity = Severity::kCritical, .confidence = confidence};
+    finding.collectives_affected = 1;
+    int64_t waited_ms = 0;
+    int64_t until_ns = 0;
+    for (const int32_t rank : waiting) {
+      const WatchdogState& state = group_.ranks.at(rank);
+      waited_ms = std::max(waited_ms, state.waited_ms.value_or(0));
+      until_ns = std::max(until_ns, state.time_ns);
+      finding.op = state.op.empty() ? finding.op : operation_of_torch(state.op);
+    }
+    constexpr int64_t kLongestMs = int64_t{100} * 86'400 * 1000;
+    waited_ms = std::min(waited_ms, kLongestMs);
+    finding.stall_ms = static_cast<double>(waited_ms);
+    finding.window = {until_ns - waited_ms * kNsPerMs, until_ns};
+    if (!waiting.empty()) {
+      quote(waiting.front(), finding);
+    }
+    return finding;
+  }
+
+ private:
+  static std::string signature_text(const WatchdogState& state) {
+    return state.elements ? fmt::format("{} of {}", state.op, count_of(*state.elements, "element")) : state.op;
+  }
+
+  void note(std::string_view text) {
+    out_.notes.push_back(
+        fmt::format("{}: {}", group_.name.empty() ? "watchdog" : "watchdog, process group " + group_.name, text));
+  }
+
+  void quote(int32_t rank, Finding& finding) const {
+    finding.evidence.push_back({"log_line", 1, group_.ranks.at(rank).text.substr(0, kLongestQuote), {}});
+  }
+
+  [[nodiscard]] Culprit culprit(int32_t rank) const {
+    const WatchdogState& state = group_.ranks.at(rank);
+    Culprit who{"", rank, state.pid};
+    const auto name = logs_.node_names.find(state.node_id);
+    who.node = state.pid == 0 || name == logs_.node_names.end() ? "" : name->second;
+    return who;
+  }
+
+  /// Without the group's name, or with ranks of which nothing is known, another one may be further behind.
+  [[nodiscard]] double at_most(double confidence) const {
+    const bool all_shown = ranks_without_line(logs_).empty();
+    return group_.name.empty() || !all_shown ? std::min(confidence, kSomeRanksConfidence) : confidence;
+  }
+
+  /// Ranks that wait in one call, but not in the same one.
+  bool judge_signatures(const Ranks& waiting) {
+    using Signature = std::pair<std::string, std::optional<int64_t>>;
+    std::map<Signature, Ranks> sides;
+    for (const int32_t rank : waiting) {
+      const WatchdogState& state = group_.ranks.at(rank);
+      if (!state.op.empty()) {
+        const bool equal = needs_equal_sizes(operation_of_torch(state.op));
+        sides[{state.op, equal ? state.elements : std::nullopt}].push_back(rank);
+      }
+    }
+    if (sides.size() < 2) {
+      return false;
+    }
+    if (group_.name.empty()) {  // the calls may be of two groups
+      note("ranks wait in different calls of one number, but no line names the process group");
+      return true;
+    }
+    std::vector<Ranks> by_size;
+    for (auto& [signature, ranks] : sides) {
+      by_size.push_back(ranks);
+    }
+    std::ranges::stable_sort(by_size, std::greater<>(), [](const Ranks& ranks) { return ranks.size(); });
+    Finding finding = finding_of(Cause::kMismatchedCollective, kLeftConfidence, waiting);
+    const bool odd = by_size.size() == 2 && by_size[1].size() == 1 && by_size[0].size() > 1;
+    if (odd) {
+      finding.culprit = culprit(by_size[1].front());
+      quote(by_size[1].front(), finding);
+    }
+    constexpr size_t kSidesNamed = 3;
+    std::vector<std::string> texts;
+    for (size_t i = 0; i < std::min(by_size.size(), kSidesNamed); ++i) {
+      texts.push_back(
+          fmt::format("{} {}", ranks_text(by_size[i]), signature_text(group_.ranks.at(by_size[i].front()))));
+    }
+    finding.summary = fmt::format("Ranks entered different collectives as call {} of process group {}: {}.", *first_,
+                                  group_.name, fmt::join(texts, "; "));
+    finding.remedy =
+        "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that "
+        "one rank skipped or made twice just before";
+    out_.findings.push_back(std::move(finding));
+    return true;
+  }
+
+  [[nodiscard]] bool waits_elsewhere(int32_t rank) const {
+    return std::ranges::any_of(logs_.groups, [&](const WatchdogGroup& other) {
+      const auto state = other.ranks.find(rank);
+      return &other != &group_ && state != other.ranks.end() && state->second.waits_in;
+    });
+  }
+
+  /// Ranks that did not make the first call that did not end.
+  void judge_away(Ranks came, const Ranks& in_later) {
+    came.insert(came.end(), in_later.begin(), in_later.end());
+    const std::string call = call_text(*first_, came);
+    Ranks to_blame;
+    std::ranges::copy_if(away_, std::back_inserter(to_blame), [&](int32_t rank) { return !waits_elsewhere(rank); });
+    if (to_blame.empty()) {
+      return note(fmt::format("{} did not begin {}, but waits in a call of another group", ranks_text(away_), call));
+    }
+    const bool outside = std::ranges::all_of(to_blame, [&](int32_t rank) { return group_.ranks.at(rank).outside(); });
+    const bool minority = to_blame.size() < came.size() || (to_blame.size() == 1 && came.size() == 1);
+    Ranks waiting;
+    std::ranges::copy_if(came, std::back_inserter(waiting),
+                         [&](int32_t rank) { return group_.ranks.at(rank).waits_in.has_value(); });
+    Finding finding = finding_of(Cause::kMissingCollective,
+                                 at_most(outside ? kOutsideConfidence : kStandingStillConfidence), waiting);
+    const Ranks& blamed = minority ? to_blame : came;
+    if (blamed.size() == 1) {
+      finding.culprit = culprit(blamed.front());
+    }
+    quote(to_blame.front(), finding);
+    finding.summary =
+        minority ? fmt::format("{} did not begin {}, in which {} waited until PyTorch's watchdog ended the job.",
+                               ranks_text(to_blame), call, ranks_text(came))
+                 : fmt::format("{} began {}, the others ({}) did not; PyTorch's watchdog ended the job.",
+                               ranks_text(came), call, ranks_text(to_blame));
+    finding.summary[0] = 'R';
+    if (!outside) {
+      finding.evidence.push_back({"log_line",
+                                  std::ssize(to_blame),
+                                  fmt::format("an earlier call of {} had not ended, either", ranks_text(to_blame)),
+                                  {}});
+    }
+    finding.evidence.push_back(
+        {"log_line",
+         0,
+         "PyTorch counts a call when NCCL's function has returned: a rank that stands inside of it looks the same",
+         {}});
+    finding.remedy =
+        minority ? fmt::format(
+                       "see where {} is (stalltrace stacks, py-spy dump), and why its process ended if it did; "
+                       "look for a collective that only some ranks call, uneven numbers of steps, an input "
+                       "that does not come",
+                       ranks_text(to_blame))
+                 : "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for "
+                   "uneven numbers of steps";
+    out_.findings.push_back(std::move(finding));
+  }
+
+  /// All made the first call; on some it did not end, others wait in a later one, so that it ended there.
+  void judge_stuck(const Ranks& stuck, const Ranks& ahead) {
+    if (stuck.size() >= ahead.size() && stuck.size() > 1) {
+      return note(fmt::format("{} wait in call {}, {} in a later one: which of them holds the others up is not known",
+                              ranks_text(stuck), *first_, ranks_text(ahead)));
+    }
+    Finding finding = finding_of(Cause::kUnknown, at_most(kStandingStillConfidence), stuck);
+    if (stuck.size() == 1) {
+      finding.culprit = culprit(stuck.front());
+    }
+    quote(ahead.front(), finding);
+    finding.summary = fmt::format("{} did not end {}, which ended on {}: these wait in call {}.", ranks_text(stuck),
+                                  call_text(*first_, stuck), ranks_text(ahead), *last_);
+    finding.summary[0] = 'R';
+    finding.remedy = fmt::format(
+        "look at the GPU of {} (dmesg: Xid; nvidia-smi -q) and at its links; the cause was not recorded: run the job "
+        "with stalltrace run, or with NCCL_DEBUG=INFO",
+        ranks_text(stuck));
+    out_.findings.push_back(std::move(finding));
+  }
+
+  const WatchdogLogs& logs_;
+  const WatchdogGroup& group_;
+  WatchdogVerdicts& out_;
+  std::optional<int64_t> first_;  // the lowest call that a rank waits in
+  std::optional<int64_t> last_;
+  Ranks away_;
+};
+
+/// Nobody is behind as far as the logs show: the job hung all the same.
+void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const Ranks& ranks, WatchdogVerdicts& out) {
+  const GroupJudge judge(logs, group, out);
+  Finding finding = judge.finding_of(Cause::kUnknown, kSomeRanksConfidence, ranks);
+  const auto waiting =
+      std::ranges::find_if(ranks, [&](int32_t rank) { return group.ranks.at(rank).waits_in.has_value(); });
+  const int64_t number = *group.ranks.at(*waiting).waits_in;
+  finding.summary = fmt::format("{} waited in {} until PyTorch's watchdog ended the job; none of them is behind.",
+                                ranks_text(ranks), judge.call_text(number, ranks));
+  finding.summary[0] = 'R';
+  const MissingRanks missing = ranks_without_line(logs);
+  if (!missing.empty()) {
+    finding.evidence.push_back(
+        {"log_line", 0, fmt::format("no line of the watchdog of {}: the cause may be there", missing.text()), {}});
+  }
+  finding.remedy =
+      "give the logs of all ranks; if all wait, look at the transfer: links, NICs and GPUs of these ranks (dmesg: "
+      "Xid). "
+      "The cause was not recorded: run the job with stalltrace run, or with NCCL_DEBUG=INFO";
+  out.findings.push_back(std::move(finding));
+}
+
+/// A rank that is behind is so in each of its groups.
+void join_of_one_rank(std::vector<Finding>& findings) {
+  std::vector<Finding> kept;
+  for (Finding& finding : findings) {
+    const auto same = std::ranges::find_if(kept, [&](const Finding& one) {
+      return one.cause == finding.cause && one.culprit && finding.culprit && one.culprit->rank == finding.culprit->rank;
+    });
+    if (same == kept.end()) {
+      kept.push_back(std::move(finding));
+    } else {
+      same->evidence.push_back({"log_line", 1, finding.summary, {}});
+    }
+  }
+  findings = std::move(kept);
+}
+
+}  // namespace
+
+WatchdogVerdicts judge_watchdog(const WatchdogLogs& logs) {
+  WatchdogVerdicts out;
+  std::pair<const WatchdogGroup*, Ranks> largest{nullptr, {}};
+  size_t waiting_groups = 0;
+  for (const WatchdogGroup& group : logs.groups) {
+    Ranks ranks = GroupJudge(logs, group, out).judge();
+    waiting_groups += ranks.empty() ? 0 : 1;
+    if (ranks.size() > largest.second.size()) {
+      largest = {&group, std::move(ranks)};
+    }
+  }
+  if (!out.findings.empty()) {
+    join_of_one_rank(out.findings);
+    out.findings.resize(std::min(out.findings.size(), kMostFindings));
+    return out;
+  }
+  if (largest.first != nullptr) {
+    add_all_wait(logs, *largest.first, largest.second, out);
+    if (waiting_groups > 1) {
+      out.findings.back().evidence.push_back(
+          {"log_line",
+           static_cast<int64_t>(waiting_groups),
+           fmt::format("{} have calls that did not end",
+                       count_of(static_cast<int64_t>(waiting_groups), "process group")),
+           {}});
+    }
+  } else if (!logs.without_number.empty()) {
+    WatchdogGroup unnamed;
+    Ranks ranks;
+    for (const auto& [rank, state] : logs.without_number) {
+      unnamed.ranks.emplace(rank, state);
+      ranks.push_back(rank);
+    }
+    Finding finding = GroupJudge(logs, unnamed, out).finding_of(Cause::kUnknown, kSomeRanksConfidence, ranks);
+    finding.summary =
+        fmt::format("{} waited in a collective until PyTorch's watchdog ended the job.", ranks_text(ranks));
+    finding.summary[0] = 'R';
+    finding.remedy =
+        "this version's lines have no numbers of calls: run the job with stalltrace run, or with NCCL_DEBUG=INFO and "
+        "NCCL_DEBUG_SUBSYS=INIT,COLL";
+    out.findings.push_back(std::move(finding));
+  }
+  return out;
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the numbers of PyTorch's watchdog show, with nothing else in the logs.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analysis/explain.h"
+#include "analysis/testing/golden_text.h"
+#include "base/clock.h"
+#include "model/events/imported_evidence.h"
+#include "model/memory_source.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr int64_t kBegin = int64_t{20'000} * 86'400 * kNsPerSecond;
+constexpr std::string_view kDefault = "0(default_pg)";
+
+/// The output of a job, in which each line has its speaker.
+struct Output {
+  std::vector<LogLine> lines;
+
+  void say(int32_t rank, std::string text) {
+    LogLine row{.node_id = 1, .timestamp_ns = kBegin + std::ssize(lines), .pid = 100 + rank, .rank = rank};
+    row.kind = LogKind::kTimeout;
+    row.line = std::ssize(lines) + 1;
+    row.text = std::move(text);
+    lines.push_back(std::move(row));
+  }
+  void caught(int32_t rank, int64_t number, std::string_view op = "ALLREDUCE", int64_t elements = 1000) {
+    say(rank, fmt::format("[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType={}, "
+                          "NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.",
+                          rank, number, op, elements, elements));
+  }
+  void state(int32_t rank, int64_t number, int64_t enqueued, int64_t completed, std::string_view group = kDefault) {
+    say(rank,
+        fmt::format("[PG ID 0 PG GUID {} Rank 0]  failure detected by watchdog at work sequence id: {} PG status: "
+                    "last enqueued work: {}, last completed work: {}",
+                    group, number, enqueued, completed));
+  }
+  /// The lines of a rank that waits in its last call.
+  void waits(int32_t rank, int64_t number, std::string_view group = kDefault, std::string_view op = "ALLREDUCE",
+             int64_t elements = 1000) {
+    caught(rank, number, op, elements);
+    state(rank, number, number, number - 1, group);
+  }
+  void asked(int32_t rank, int64_t enqueued, int64_t completed, std::string_view group = kDefault) {
+    say(rank,
+        fmt::format("[PG ID 0 PG GUID {} Rank 0] Received a dump signal due to a collective timeout from rank 0 and "
+                    "we will try our best to dump the debug info. Last enqueued NCCL work: {}, last completed NCCL "
+                    "work: {}.",
+                    group, enqueued, completed));
+  }
+
+  [[nodiscard]] Report explained() const {
+    MemorySource source;
+    Node node{.node_id = 1, .name = "node1", .hostname = "node1", .agent_version = "nccl_log", .started_ns = kBegin};
+    node.missing_evidence = kLacksDurations;
+    source.accept(node);
+    for (const LogLine& line : lines) {
+      source.accept(line);
+    }
+    const auto result = explain(source);
+    EXPECT_TRUE(result);
+    return result ? result->report : Report();
+  }
+  /// The only finding, which is the same whatever the order of the ranks' logs.
+  [[nodiscard]] Finding only() const {
+    Output turned{lines};
+    std::ranges::stable_sort(turned.lines, std::greater<>(), [](const LogLine& line) { return line.rank.value(); });
+    const Report report = explained();
+    const Report again = turned.explained();
+    EXPECT_EQ(report.findings.size(), 1U);
+    EXPECT_EQ(again.findings.size(), 1U);
+    if (report.findings.empty() || again.findings.empty()) {
+      return {};
+    }
+    EXPECT_EQ(again.findings[0].summary, report.findings[0].summary);
+    return report.findings[0];
+  }
+};
+
+TEST(Watchdog, ARankThatDidNotBeginTheCall) {
+  Output output;
+  for (const int rank : {0, 1, 2}) {
+    output.waits(rank, 4214);
+  }
+  output.asked(3, 4213, 4213);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.culprit->rank, 3);
+  EXPECT_EQ(finding.culprit->pid, 103);
+  EXPECT_EQ(finding.op, Operation::kAllReduce);
+  EXPECT_DOUBLE_EQ(finding.stall_ms, 600'029);
+  EXPECT_GE(finding.confidence, 0.8);
+  expect_golden_text("watchdog: absent", finding);
+}
+
+TEST(Watchdog, ARankOfWhichAnEarlierCallHadNotEndedIsLessCertain) {
+  Output output;
+  output.waits(0, 4214);
+  output.waits(1, 4214);
+  output.asked(2, 4213, 4210);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.culprit->rank, 2);
+  EXPECT_LT(finding.confidence, 0.8);
+}
+
+TEST(Watchdog, ARankThatMadeOneCallMoreThanAllOthers) {
+  Output output;
+  output.waits(0, 11, kDefault, "ALLREDUCE", 1);
+  for (const int rank : {1, 2, 3}) {
+    output.asked(rank, 10, 10);
+  }
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.culprit->rank, 0);
+  expect_golden_text("watchdog: one call more", finding);
+}
+
+TEST(Watchdog, ARankWhoseCallEndedElsewhere) {
+  Output output;
+  output.waits(0, 4214);
+  output.waits(1, 4214);
+  output.waits(2, 4213);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_golden_text("watchdog: stuck", finding);
+}
+
+TEST(Watchdog, WithoutNamesOfGroupsLittleIsCertain) {
+  Output output;  // PyTorch 2.0 to 2.2
+  output.caught(0, 4214);
+  output.caught(1, 4214);
+  output.caught(2, 4213);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.culprit->rank, 2);
+  EXPECT_LE(finding.confidence, 0.3);
+  Output other;  // may be two groups' calls
+  other.caught(0, 7, "ALLREDUCE");
+  other.caught(1, 7, "ALLGATHER");
+  EXPECT_TRUE(other.explained().findings.empty());
+}
+
+TEST(Watchdog, DifferentOperationsUnderOneNumber) {
+  Output output;
+  output.waits(0, 7);
+  output.waits(1, 7);
+  output.waits(2, 7, kDefault, "_ALLGATHER_BASE");
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
+  EXPECT_EQ(finding.culprit->rank, 2);
+  expect_golden_text("watchdog: mismatch", finding);
+  Output sizes;
+  sizes.waits(0, 7, kDefault, "ALLREDUCE", 10);
+  sizes.waits(1, 7, kDefault, "ALLREDUCE", 20);
+  EXPECT_EQ(sizes.only().cause, Cause::kMismatchedCollective);
+  EXPECT_FALSE(sizes.only().culprit);
+  Output uneven;  // an AllToAll may have other sizes on each rank
+  uneven.waits(0, 7, kDefault, "ALLTOALL", 10);
+  uneven.waits(1, 7, kDefault, "ALLTOALL", 20);
+  EXPECT_EQ(uneven.only().cause, Cause::kUnknown);
+}
+
+TEST(Watchdog, ARankThatWaitsInAnotherGroupIsNotToBlame) {
+  Output output;  // rank 3 is behind in its tensor parallel group; rank 2 waits for it there, and 0 for 2 in theirs
+  output.waits(2, 90, "5");
+  output.asked(3, 89, 89, "5");
+  output.waits(0, 40, "8");
+  output.asked(2, 39, 39, "8");
+  output.waits(1, 40, "9");
+  output.asked(3, 39, 39, "9");
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.culprit->rank, 3);
+}
+
+TEST(Watchdog, WhereNobodyIsBehindNobodyIsBlamed) {
+  Output output;
+  for (const int rank : {0, 1, 3}) {
+    output.waits(rank, 5);
+  }
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_FALSE(finding.culprit);
+  expect_golden_text("watchdog: all wait", finding);
+}
+
+TEST(Watchdog, CallsBetweenSomeRanksAreNotCompared) {
+  Output output;
+  output.waits(0, 7, kDefault, "SEND");
+  output.waits(1, 9, kDefault, "RECV");
+  output.asked(2, 3, 3);
+  const Report report = output.explained();
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_FALSE(report.notes.empty());
+}
+
+TEST(Watchdog, LinesWithoutNumbersShowAHang) {
+  Output output;  // PyTorch 1.x
+  output.say(1,
+             "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) "
+             "ran for 1802713 milliseconds before timing out.");
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_FALSE(finding.culprit);
+  expect_golden_text("watchdog: no numbers", finding);
+}
+
+}  // namespace
+}  // namespace stalltrace::analysis

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far each rank of a process group was when PyTorch's watchdog reported a timeout, from all its lines in the logs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/source.h"
+
+namespace stalltrace::analysis {
+
+/// One rank in one process group, by its last lines.
+struct WatchdogState {
+  std::optional<int64_t> waits_in;   // the call that did not end in time
+  std::optional<int64_t> enqueued;   // the last call that was handed to NCCL
+  std::optional<int64_t> completed;  // the last one that ended
+  std::string op;                    // of the call that it waits in, PyTorch's name; empty: not known
+  std::optional<int64_t> elements;   // of its input
+  std::optional<int64_t> waited_ms;
+  int32_t pid = 0;
+  NodeId node_id = 0;
+  int64_t time_ns = 0;
+  std::string text;  // the line that says how far it was
+
+  /// Nothing of its own is open in the group: every call that it made has ended.
+  [[nodiscard]] bool outside() const { return !waits_in && enqueued && completed == enqueued; }
+};
+
+struct WatchdogGroup {
+  std::string name;  // "0(default_pg)"; empty: no line of the logs names groups (PyTorch before 2.3)
+  std::map<int32_t, WatchdogState> ranks;  // by rank in the job
+};
+
+struct WatchdogLogs {
+  std::vector<WatchdogGroup> groups;  // by name
+  std::map<NodeId, std::string> node_names;
+  /// Ranks whose lines report a timeout without a number (PyTorch before 2.0).
+  std::map<int32_t, WatchdogState> without_number;
+};
+
+/// Reads the rows of log_line that are reports of timeouts; those without a rank are left out.
+Result<WatchdogLogs> read_watchdog_logs(EventSource& source);
+
+}  // namespace stalltrace::analysis

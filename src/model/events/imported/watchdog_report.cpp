@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/events/imported/watchdog_report.h"
+
+#include <array>
+#include <charconv>
+
+namespace stalltrace {
+namespace {
+
+constexpr std::string_view kCaught = "Watchdog caught collective operation timeout";
+constexpr std::string_view kDumpSignal = "Received a dump signal due to a collective timeout from ";
+/// What stands before the number of the call that did not end.
+constexpr std::array<std::string_view, 4> kWaitsIn{
+    "failure detected by watchdog at work sequence id: ", "detected by watchdog at work: ", "] Timeout at NCCL work: ",
+    "Timeout at collective: "};
+constexpr std::array<std::string_view, 3> kEnqueued{
+    "ast enqueued NCCL work: ", "last enqueued work: ", "ast enqueued collective: "};
+constexpr std::array<std::string_view, 3> kCompleted{
+    "last completed NCCL work: ", "last completed work: ", "last completed collective: "};
+
+/// The number behind the first of `keys` that the text has.
+template <size_t N>
+std::optional<int64_t> number_behind(std::string_view text, const std::array<std::string_view, N>& keys) {
+  for (const std::string_view key : keys) {
+    const size_t at = text.find(key);
+    if (at == std::string_view::npos) {
+      continue;
+    }
+    const char* const begin = text.data() + at + key.size();
+    int64_t number = 0;
+    const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
+    if (error == std::errc() && end != begin && number >= -1) {
+      return number;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> number_behind(std::string_view text, std::string_view key) {
+  return number_behind(text, std::array{key});
+}
+
+/// "[PG ID 0 PG GUID 0(default_pg) Rank 3]" from 2.4 on, "[PG 0 Rank 3]" in 2.3.
+std::string_view group_in(std::string_view line) {
+  for (const std::string_view key : {std::string_view(" PG GUID "), std::string_view("[PG ")}) {
+    const size_t at = line.find(key);
+    if (at == std::string_view::npos) {
+      continue;
+    }
+    const std::string_view rest = line.substr(at + key.size());
+    const size_t end = rest.find(" Rank ");
+    if (end != std::string_view::npos && rest.find(']') > end) {
+      return rest.substr(0, end);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<WatchdogReport> read_watchdog_report(std::string_view line) {
+  // Logs have millions of other lines.
+  if (line.find("atchdog") == std::string_view::npos && line.find("Timeout at ") == std::string_view::npos &&
+      line.find(kDumpSignal) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  WatchdogReport report{.group = group_in(line)};
+  const bool caught = line.find(kCaught) != std::string_view::npos;
+  report.waits_in = caught ? number_behind(line, "(SeqNum=") : number_behind(line, kWaitsIn);
+  report.asked = line.find(kDumpSignal) != std::string_view::npos;
+  if (!caught && !report.asked && !report.waits_in) {
+    return std::nullopt;
+  }
+  report.enqueued = number_behind(line, kEnqueued);
+  report.completed = number_behind(line, kCompleted);
+  // PyTorch 2.3 printed memory that it had not set.
+  if (report.completed && report.enqueued && *report.completed > *report.enqueued) {
+    report.completed.reset();
+  }
+  if (caught) {
+    if (const size_t at = line.find("OpType="); at != std::string_view::npos) {
+      const std::string_view op = line.substr(at + 7);
+      report.op = op.substr(0, op.find_first_of(",)"));
+    }
+    report.elements = number_behind(line, "NumelIn=");
+    report.waited_ms = number_behind(line, " ran for ");
+  }
+  return report;
+}
+
+}  // namespace stalltrace
