@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #define TOML_EXCEPTIONS 0
 #include <toml++/toml.h>
 
@@ -14,6 +17,22 @@ namespace {
 std::unexpected<Error> bad(const std::string& path, uint32_t line, std::string_view what) {
   return fail(fmt::format("{} line {}: {}", path, line, what), "see docs/cli.md for what the file may hold",
               ErrorKind::kUsage);
+}
+
+/// A setting that is a list of texts.
+struct TextList {
+  std::string_view name;
+  std::string_view items;  // what they are, for an error
+  std::vector<std::string> Config::*member;
+};
+
+constexpr std::array<TextList, 3> kTextLists{{{"libraries", "paths", &Config::libraries},
+                                              {"nodes", "nodes", &Config::nodes},
+                                              {"trusted_owners", "users' numbers", &Config::trusted_owners}}};
+
+const TextList* list_named(std::string_view name) {
+  const auto* const found = std::ranges::find(kTextLists, name, &TextList::name);
+  return found == kTextLists.end() ? nullptr : found;
 }
 
 }  // namespace
@@ -32,15 +51,13 @@ Result<Config> parse_config(std::string_view text, const std::string& path) {
         return bad(path, line, "'node' is a name in quotes");
       }
       config.node = *name;
-    } else if (key == "libraries" || key == "trusted_owners") {
-      const toml::array* list = value.as_array();
-      if (!list || !list->is_homogeneous<std::string>()) {
-        return bad(path, line,
-                   key == "libraries" ? "'libraries' is a list of paths in quotes"
-                                      : "'trusted_owners' is a list of users' numbers in quotes");
+    } else if (const TextList* const list = list_named(key.str()); list != nullptr) {
+      const toml::array* items = value.as_array();
+      if (!items || !items->is_homogeneous<std::string>()) {
+        return bad(path, line, fmt::format("'{}' is a list of {} in quotes", list->name, list->items));
       }
-      for (const toml::node& item : *list) {
-        (key == "libraries" ? config.libraries : config.trusted_owners).push_back(*item.value<std::string>());
+      for (const toml::node& item : *items) {
+        (config.*list->member).push_back(*item.value<std::string>());
       }
     } else {
       return bad(path, line, fmt::format("'{}' is not a setting", key.str()));

@@ -4,6 +4,7 @@
 //     node = "rack7-node3"                       # this node's name in recordings
 //     libraries = ["/opt/site/lib/libnccl.so.2"]  # probed at once, in addition to the usual folders
 //     trusted_owners = ["1200"]                   # as --trust-owner
+//     nodes = ["gpu[001-128]:7700"]               # what `--nodes config` stands for
 //
 // A flag overrides the file. A library that this node lacks is no error: all nodes may use one file.
 #pragma once
@@ -20,6 +21,7 @@ struct Config {
   std::string node;
   std::vector<std::string> libraries;
   std::vector<std::string> trusted_owners;
+  std::vector<std::string> nodes;  // items of a node list (fleet/node_list.h)
 };
 
 /// The file that is used without --config.

@@ -14,11 +14,14 @@ using ::testing::HasSubstr;
 
 TEST(Config, NamesTheNodeAndItsLibraries) {
   const auto config = parse_config(
-      "# a comment\nnode = \"rack7\"\nlibraries = [\"/a/libnccl.so\", \"/b\"]\ntrusted_owners = [\"12\"]\n", "f");
+      "# a comment\nnode = \"rack7\"\nlibraries = [\"/a/libnccl.so\", \"/b\"]\ntrusted_owners = [\"12\"]\n"
+      "nodes = [\"gpu[1-2]\", \"login:7701\"]\n",
+      "f");
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_EQ(config->node, "rack7");
   EXPECT_THAT(config->libraries, ElementsAre("/a/libnccl.so", "/b"));
   EXPECT_THAT(config->trusted_owners, ElementsAre("12"));
+  EXPECT_THAT(config->nodes, ElementsAre("gpu[1-2]", "login:7701"));
 }
 
 TEST(Config, AnEmptyFileSettlesNothing) {
@@ -29,7 +32,7 @@ TEST(Config, AnEmptyFileSettlesNothing) {
 }
 
 TEST(Config, ErrorsNameFileAndLine) {
-  for (const char* text : {"\nnode = ", "\nnode = 3", "\nnodes = \"a\"", "\nlibraries = \"a\"", "\nlibraries = [1]",
+  for (const char* text : {"\nnode = ", "\nnode = 3", "\nhosts = \"a\"", "\nnodes = \"a\"", "\nlibraries = \"a\"", "\nlibraries = [1]",
                            "\ntrusted_owners = [12]"}) {
     const auto config = parse_config(text, "site.toml");
     ASSERT_FALSE(config) << text;

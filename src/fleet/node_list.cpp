@@ -14,6 +14,7 @@
 namespace stalltrace::fleet {
 namespace {
 
+constexpr std::string_view kConfigured = "config";
 constexpr size_t kMostNodes = 16'384;
 constexpr size_t kLargestFile = 4 << 20;
 constexpr size_t kLongestName = 253;  // of DNS
@@ -22,7 +23,7 @@ constexpr std::ptrdiff_t kMostBrackets = 8;  // of one item
 
 std::unexpected<Error> refuse(std::string_view item, std::string_view why) {
   return fail(fmt::format("node list: '{}': {}", item.substr(0, 100), why),
-              "write a:7700,b:7700 or gpu[001-128]:7700, @FILE or slurm (docs/serve.md)", ErrorKind::kUsage);
+              "write a:7700,b:7700 or gpu[001-128]:7700, @FILE, slurm or config (docs/serve.md)", ErrorKind::kUsage);
 }
 
 bool is_host(std::string_view host) {
@@ -49,6 +50,8 @@ std::vector<std::string_view> split_items(std::string_view text) {
 
 class List {
  public:
+  explicit List(std::span<const std::string> configured) : configured_(configured) {}
+
   Status add_items(std::string_view text, bool files) {
     for (const std::string_view item : split_items(text)) {
       if (item.empty()) {
@@ -58,6 +61,8 @@ class List {
         ST_TRY(files ? add_file(std::string(item.substr(1))) : Status(refuse(item, "a file in a file")));
       } else if (item == "slurm") {
         ST_TRY(add_slurm());
+      } else if (item == kConfigured && files) {
+        ST_TRY(add_configured());
       } else {
         ST_TRY(add_item(item));
       }
@@ -85,6 +90,17 @@ class List {
                   ErrorKind::kUsage);
     }
     return add_items(nodes, false);
+  }
+
+  Status add_configured() {
+    if (configured_.empty()) {
+      return fail("node list: the configuration names no nodes",
+                  "write nodes = [\"gpu[001-128]:7700\"] into /etc/stalltrace/stalltrace.toml", ErrorKind::kUsage);
+    }
+    for (const std::string& items : configured_) {
+      ST_TRY(add_items(items, false));
+    }
+    return {};
   }
 
   Status add_item(std::string_view item) {
@@ -155,6 +171,7 @@ class List {
     return {};
   }
 
+  std::span<const std::string> configured_;
   std::vector<NodeAddress> nodes_;
   size_t named_ = 0;
   std::set<std::pair<std::string, uint16_t>> known_;
@@ -164,8 +181,13 @@ class List {
 
 std::string NodeAddress::shown() const { return serve::format_address(host, port); }
 
-Result<std::vector<NodeAddress>> parse_node_list(std::string_view text) {
-  List list;
+bool names_configured(std::string_view text) {
+  const std::vector<std::string_view> items = split_items(text);
+  return std::ranges::find(items, kConfigured) != items.end();
+}
+
+Result<std::vector<NodeAddress>> parse_node_list(std::string_view text, std::span<const std::string> configured) {
+  List list(configured);
   ST_TRY(list.add_items(text, true));
   std::vector<NodeAddress> nodes = list.take();
   if (nodes.empty()) {

@@ -49,6 +49,20 @@ TEST(NodeList, FilesAndSlurm) {
   EXPECT_THAT(shown("slurm"), ElementsAre());
 }
 
+TEST(NodeList, ThoseOfTheConfiguration) {
+  const std::vector<std::string> configured{"gpu[1-2]", "login:1, b"};
+  EXPECT_TRUE(names_configured("x,config"));
+  EXPECT_FALSE(names_configured("x,config:1"));
+  const auto nodes = parse_node_list("x,config", configured);
+  ASSERT_TRUE(nodes);
+  ASSERT_EQ(nodes->size(), 5U);
+  EXPECT_EQ(nodes->at(1).shown(), "gpu1:7700");
+  EXPECT_EQ(nodes->at(3).shown(), "login:1");
+  EXPECT_FALSE(parse_node_list("config"));
+  const std::vector<std::string> itself{"config"};  // there it is the name of a host
+  EXPECT_EQ(parse_node_list("config", itself).value().at(0).shown(), "config:7700");
+}
+
 TEST(NodeList, ShortListsOfManyNodesEnd) {
   std::string repeated = "a";
   for (int i = 0; i < 40; ++i) {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "cli/config.h"
 #include "fleet/resolve.h"
 #include "serve/http/tls.h"
 #include "serve/http/token.h"
@@ -36,7 +37,7 @@ std::map<std::string, std::string> by_reason(std::span<const fleet::FailedNode> 
 std::vector<Flag> NodeFlags::flags() {
   return {
       text_flag("--nodes", "LIST",
-                "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm", &nodes_),
+                "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm, config", &nodes_),
       duration_flag("--node-timeout", "how long a node may take", &limit_ns_),
       switch_flag("--require-all", "fail unless every node answers", &require_all_),
       text_flag("--token-file", "FILE", "its first line is the servers' token; without it STALLTRACE_TOKEN is",
@@ -68,7 +69,11 @@ Result<NodeFlags::Target> NodeFlags::prepare(Console& console) const {
     }
   }
   target.client.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns_));
-  ST_ASSIGN(target.nodes, fleet::parse_node_list(nodes_));
+  Config config;
+  if (fleet::names_configured(nodes_)) {
+    ST_ASSIGN(config, load_config(""));
+  }
+  ST_ASSIGN(target.nodes, fleet::parse_node_list(nodes_, config.nodes));
   const int64_t begin_ns = monotonic_now_ns();
   fleet::resolve(target.nodes, target.client.limit / 2);
   for (const fleet::SameNode& same : fleet::leave_out_same(target.nodes)) {
