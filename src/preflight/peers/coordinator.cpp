@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/net/loopback.h"
 #include "base/text.h"
 #include "preflight/peers/launch.h"
 #include "preflight/peers/line_channel.h"
@@ -46,8 +47,6 @@ std::string list_of(const std::vector<int32_t>& ranks) {
       fmt::format("{}", fmt::join(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(shown), ", "));
   return ranks.size() > shown ? fmt::format("{} and {} more", text, ranks.size() - shown) : text;
 }
-
-bool is_loopback(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
 
 }  // namespace
 
