@@ -137,6 +137,25 @@ TEST(JobEnds, AnExceptionThatWasPrintedDidNotEndAProcessWithExitCode0) {
   EXPECT_EQ(finding.summary.find("ValueError"), std::string::npos) << finding.summary;
 }
 
+/// Its agent saw the end, and not how: that is no failure.
+TEST(JobEnds, AnExceptionIsNotWhatEndedAProcessWhoseExitCodeIsNotKnown) {
+  MemorySource source;
+  Job job{failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(1), kClosedNs};
+  const Exit ends = job.exits;
+  job.exits = [ends](int rank, Process& process) {
+    ends(rank, process);
+    if (rank == 2) {
+      process.exit_code.reset();
+    }
+  };
+  fill(source, std::move(job));
+  add_tracebacks(source);
+  source.accept(raised(2, kClosedNs - 50 * kNsPerMs, 1));
+  const Finding finding = small_job::only(source);
+  expect_culprit(finding, Cause::kDeadRank, 2);
+  EXPECT_EQ(count_of_kind(finding, "python_exception"), 0);
+}
+
 TEST(JobEnds, WhereAProgramCalledSysExit) {
   MemorySource source;
   fill(source, {failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(0), kClosedNs});
