@@ -97,6 +97,20 @@ TEST(Captures, WhatIsNeverAcknowledgedIsAPathThatIsGone) {
   golden::expect_text(got.flows[0].remarks.at(0));
 }
 
+/// As many as a capture may have, all cut off at once.
+TEST(Captures, AnOutageOfManyConnectionsIsJudgedInTime) {
+  std::vector<PacketFlow> flows;
+  for (int i = 0; i < 65'536; ++i) {
+    flows.push_back(stuck(i, 1, 2));
+    flows.back().largest_delivered_bytes = 0;
+  }
+  const int64_t begun_ns = monotonic_now_ns();
+  const CaptureSummary summary = judged(std::move(flows));
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 3 * kSecond);
+  EXPECT_EQ(summary.flows.size(), 16U);
+  EXPECT_EQ(summary.more_flows, 65'520);
+}
+
 TEST(Captures, APeerThatStillSendsIsThere) {
   PacketFlow back = flow(2, 2, 1);
   const PacketFlow gone = stuck(1, 1, 2);
