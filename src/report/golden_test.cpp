@@ -15,6 +15,7 @@
 #include "report/report_json.h"
 #include "report/report_text.h"
 #include "tests/support/golden_text.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::report {
 namespace {
@@ -25,7 +26,7 @@ using testing::Not;
 constexpr int64_t kStart = 1'800'000'000LL * kNsPerSecond;
 
 void expect_golden(const std::string& name, const std::string& actual) {
-  const std::string path = std::string(STALLTRACE_SOURCE_DIR) + "/src/report/testdata/" + name;
+  const std::string path = source_path("src/report/testdata/" + name);
   if (std::getenv("STALLTRACE_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(write_file(path, actual).has_value());
   }

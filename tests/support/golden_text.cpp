@@ -10,13 +10,12 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::golden {
 namespace {
 
 constexpr std::string_view kHeading = "== ";
-
-std::string absolute(const std::string& path) { return std::string(STALLTRACE_SOURCE_DIR) + "/" + path; }
 
 /// "src/store" of ".../src/store/write/writer_test.cpp", "lab" of "lab/nccl/tests/x_test.cpp".
 std::string folder_of(std::string_view file) {
@@ -50,7 +49,7 @@ int next_of(const std::string& test) {
 
 std::map<std::string, std::string> sections(const std::string& path) {
   std::map<std::string, std::string> found;
-  const std::string content = read_file(absolute(path)).value_or("");
+  const std::string content = read_file(source_path(path)).value_or("");
   std::string* section = nullptr;
   for (const std::string_view line : split(content, '\n')) {
     if (line.starts_with(kHeading)) {
@@ -74,7 +73,7 @@ void expect_section(const std::string& path, const std::string& name, const std:
     for (const auto& [heading, lines] : known) {
       content += fmt::format("{}{}\n{}\n", kHeading, heading, lines);
     }
-    ASSERT_TRUE(write_file(absolute(path), content).has_value()) << absolute(path);
+    ASSERT_TRUE(write_file(source_path(path), content).has_value()) << source_path(path);
   }
   EXPECT_EQ(ended, known[name]) << path << ", section " << name
                                 << ": rewrite with STALLTRACE_UPDATE_GOLDEN=1 if this is meant";

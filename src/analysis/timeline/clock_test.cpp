@@ -25,6 +25,17 @@ TEST(Clock, NodesOfOneHostDifferByTheirOffsetsExactly) {
   EXPECT_EQ(clock.largest_shift_ns(), 30);
 }
 
+TEST(Clock, NodesOfOneHostHaveOneClockInWhateverOrderTheyCome) {
+  const std::vector<Node> nodes{node_of(3, "a", 130), node_of(1, "a", 100), node_of(2, "a", 90)};
+  const std::vector<Node> reversed(nodes.rbegin(), nodes.rend());
+  const Clock one = Clock::of(nodes);
+  const Clock other = Clock::of(reversed);
+  for (const NodeId node : {1, 2, 3}) {
+    EXPECT_EQ(one.to_common(node, 1000), other.to_common(node, 1000)) << node;
+  }
+  EXPECT_EQ(one.shift_ns(1), 0);
+}
+
 TEST(Clock, NodesWithoutABootIdAreHostsOfTheirOwn) {
   EXPECT_EQ(Clock::of({node_of(1, ""), node_of(2, "")}).hosts(), 2U);
 }

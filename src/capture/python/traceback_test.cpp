@@ -26,6 +26,7 @@
 #include "stacks/memory/memory.h"
 #include "stacks/python/layout.h"
 #include "stacks/testing/python_process.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -69,7 +70,7 @@ std::string_view bytes_of(const st_python_exception& record) {
 std::string shown(const st_python_exception& record) { return frames_to_text(frames_of(record)); }
 
 std::string path_of(uint32_t minor) {
-  return fmt::format("{}/src/capture/testdata/python3.{}.traceback", STALLTRACE_SOURCE_DIR, minor);
+  return source_path(fmt::format("src/capture/testdata/python3.{}.traceback", minor));
 }
 
 constexpr size_t kPiece = 64;
@@ -90,7 +91,7 @@ void clean(st_python_exception& record) {
     clear_from(frame.file_memory, layout.text_compact_data + number_at(frame.file_memory, layout.text_length));
     clear_from(frame.name_memory, layout.text_compact_data + 2 * number_at(frame.name_memory, layout.text_length));
     clear_from(frame.table_memory, layout.bytes_data + number_at(frame.table_memory, layout.bytes_size));
-    const std::string_view here = STALLTRACE_SOURCE_DIR;
+    const std::string here = source_path();
     auto* const file = reinterpret_cast<char*>(frame.file_memory);
     const size_t at = std::string_view(file, sizeof frame.file_memory).find(here);
     if (at != std::string_view::npos) {

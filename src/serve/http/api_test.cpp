@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "serve/testing/job_file.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::serve {
 namespace {
@@ -165,7 +166,7 @@ TEST_F(HttpApi, ANodeSaysWhatItsClocksAreAndHowFarTheyMayBeOff) {
 }
 
 TEST(HttpRoutes, AreThoseOfTheDescription) {
-  const auto file = read_file(STALLTRACE_SOURCE_DIR "/docs/openapi.json");
+  const auto file = read_file(source_path("docs/openapi.json"));
   ASSERT_TRUE(file.has_value());
   const Json description = json(*file);
   std::vector<std::string> described;

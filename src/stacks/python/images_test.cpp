@@ -16,6 +16,7 @@
 #include "stacks/python/python_threads.h"
 #include "stacks/testing/image.h"
 #include "stacks/testing/python_process.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::stacks {
 namespace {
@@ -46,9 +47,7 @@ Result<PythonThreads> read_image(const Image& image, unsigned flip = 0) {
   return read_python_threads(memory, image.program, image.tids, image.main, {.pause_ns = 0});
 }
 
-std::string path_of(uint32_t minor) {
-  return fmt::format("{}/src/stacks/testdata/python3.{}.image", STALLTRACE_SOURCE_DIR, minor);
-}
+std::string path_of(uint32_t minor) { return source_path(fmt::format("src/stacks/testdata/python3.{}.image", minor)); }
 
 struct Golden {
   Image image;
@@ -115,7 +114,7 @@ void record(const Interpreter& interpreter) {
   Image image{.program = *program, .tids = procfs.threads(pid), .main = pid, .pieces = {}};
   RecordingMemory recording(*memory, image);
   ASSERT_TRUE(read_python_threads(recording, image.program, image.tids, image.main));
-  replace(image, STALLTRACE_SOURCE_DIR, 's');
+  replace(image, source_path(), 's');
   const char* home = std::getenv("HOME");
   replace(image, home != nullptr ? home : "/root", 'h');
   const std::string whole = shown(read_image(image));

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/process/command.h"
 #include "base/text.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::stacks {
 namespace {
@@ -58,7 +59,7 @@ std::optional<TestProcess> start_test_process(const Interpreter& interpreter, co
   static int number = 0;
   const std::string file =
       testing::TempDir() + "stacks_test_" + std::to_string(::getpid()) + "_" + std::to_string(number++);
-  SpawnOptions options{.argv = {interpreter.path, std::string(STALLTRACE_SOURCE_DIR) + "/src/stacks/testdata/" + name}};
+  SpawnOptions options{.argv = {interpreter.path, source_path("src/stacks/testdata/" + name)}};
   options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
   options.argv.push_back(file);
   options.parent_death_signal = SIGKILL;

@@ -9,6 +9,7 @@
 #include "store/schema/known_schema.h"
 #include "store/schema/table.h"
 #include "store/testing/test_support.h"
+#include "tests/support/source_tree.h"
 
 namespace stalltrace::store {
 namespace {
@@ -35,7 +36,7 @@ Columns columns_of_schema() {
 
 /// "### `table`" headings and the "| `column` |" rows below them.
 Columns columns_of_page() {
-  std::ifstream page(STALLTRACE_SOURCE_DIR "/docs/recording.md");
+  std::ifstream page(source_path("docs/recording.md"));
   const std::regex heading("### `(\\w+)`");
   const std::regex row("\\| `(\\w+)` \\|.*");
   Columns columns;
@@ -90,7 +91,7 @@ TEST(Schema, NcclEventsHasTheColumnsOfCollective) {
 }
 
 TEST(Schema, PageNamesTheVersion) {
-  const std::string page = bytes_of(STALLTRACE_SOURCE_DIR "/docs/recording.md");
+  const std::string page = bytes_of(source_path("docs/recording.md"));
   EXPECT_NE(page.find("schema, now " + std::to_string(schema_version()) + "."), std::string::npos);
 }
 

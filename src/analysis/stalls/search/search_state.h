@@ -44,6 +44,7 @@ struct SearchState {
     std::vector<Interval> waits;
   };
   DeviceRun device_run;
+  bool all_comparable = true;                                    // the clocks of all hosts
   std::map<uint32_t, std::optional<int64_t>> usual_lateness_ns;  // by sequence, once asked for
   UsualLateness usual_lateness;
   StallSearch result;

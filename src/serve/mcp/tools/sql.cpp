@@ -104,6 +104,11 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   }
   Rows rows(static_cast<size_t>(integer_of(arguments, "limit").value_or(kUsualRows)));
   size_t asked = 0;
+  const auto out_of_time = [&] {
+    return fail(fmt::format("stopped after the time limit of {}, with {} of {} answered", format_duration(limit_ns),
+                            asked, count_of(static_cast<int64_t>(names.size()), "recording")),
+                "name one recording, narrow the query, or give more timeout_s", ErrorKind::kInterrupted);
+  };
   for (const std::string& name : names) {
     if (rows.truncated()) {
       break;
@@ -111,10 +116,13 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
     rows.begin(name);
     const int64_t left_ns = deadline_ns - monotonic_now_ns();
     if (left_ns <= 0) {
-      return fail(fmt::format("out of time after {} of {} recordings", asked, names.size()),
-                  "name one recording, narrow the query, or give more timeout_s", ErrorKind::kInterrupted);
+      return out_of_time();
     }
-    ST_TRY(recordings.query(name, text_of(arguments, "sql"), {.time_limit_ns = left_ns}, rows));
+    const Status answered = recordings.query(name, text_of(arguments, "sql"), {.time_limit_ns = left_ns}, rows);
+    if (!answered && answered.error().kind == ErrorKind::kInterrupted) {
+      return out_of_time();
+    }
+    ST_TRY(answered);
     ++asked;
   }
   Json data =
