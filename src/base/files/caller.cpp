@@ -20,7 +20,7 @@ namespace stalltrace {
 namespace {
 
 std::optional<uint32_t> id_of_variable(const char* name) {
-  const char* text = trusted_variable(name);  // whoever it names would own, and be trusted with, our files
+  const char* text = trusted_variable(name);  // the user of that number would own our files, and be trusted
   const auto id = parse_integer(text == nullptr ? "" : text);
   return id && *id >= 0 && *id < std::numeric_limits<uint32_t>::max() ? std::optional(static_cast<uint32_t>(*id))
                                                                       : std::nullopt;
