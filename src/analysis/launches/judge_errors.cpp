@@ -138,7 +138,9 @@ class ErrorJudge {
         set_up ? "while a communicator was set up" : "while the job ran");
     add_evidence(failed, finding);
     finding.remedy =
-        "look at the first warning in the NCCL log of that rank (NCCL_DEBUG=WARN), and at its host's kernel log";
+        one ? "look at the first warning in the NCCL log of that rank (NCCL_DEBUG=WARN), and at its host's kernel log"
+            : "look at the first warnings in the NCCL logs of all ranks (NCCL_DEBUG=WARN), and at their hosts' kernel "
+              "logs";
     return finding;
   }
 
