@@ -37,6 +37,13 @@ inline constexpr int64_t kNoBaselineFloorNs = 150 * kNsPerMs;
 /// least, only a step that took longer than the quickest quarter by this much is examined: evaluation and compilation
 /// make single steps seconds long.
 inline constexpr int64_t kNoStepBaselineFloorNs = 10 * kNsPerSecond;
+/// The least steps with such a baseline: one, and another to compare it with.
+inline constexpr int64_t kFewSteps = 2;
+/// One synchronisation ended calls whose ends differ by less: durations are kept in whole microseconds.
+inline constexpr int64_t kSameEndNs = 2 * kNsPerUs;
+/// In each collective of a step the others wait for a slow device for a few milliseconds: these add up. Shorter waits
+/// are the scatter of healthy kernels.
+inline constexpr int64_t kDeviceWaitNs = kNsPerMs;
 /// Steps that show how late a rank usually is in them, evenly spread over the recording: enough for a quantile, and few
 /// to read again for each rank.
 inline constexpr size_t kStepsLookedAt = 48;
@@ -76,6 +83,8 @@ inline constexpr int64_t kFewestForRhythm = 6;
 inline constexpr double kRhythmByChance = 0.001;
 /// ... and this share of the stalls keeps it.
 inline constexpr double kRhythmShare = 0.8;
+/// Up to this many stalls between two may have been too short to be found.
+inline constexpr int64_t kMostMissedStalls = 2;
 /// Instances without the stalls before their first: fewer are no time without them, but a warm-up.
 inline constexpr int64_t kFewestBeforeABeginning = 20;
 /// An exception that a main thread did not catch ends its process within this time: the interpreter waits for other
@@ -411,6 +420,17 @@ inline constexpr double kStandingStillConfidence = 0.6;
 inline constexpr double kOrderAloneConfidence = 0.4;
 /// ... or, without the logs of all ranks, whether another one is further behind.
 inline constexpr double kSomeRanksConfidence = 0.3;
+
+// --- NCCL's Inspector ------------------------------------------------------------------------------------------------
+
+/// A rank is last in an instance if its part took at most this share of the next shortest, as no scatter does ...
+inline constexpr double kInspectorShortShare = 0.5;
+/// ... and was this much below the median of the others: kernels of one instance differ by less in a job in step.
+inline constexpr int64_t kInspectorWaitNs = kNsPerMs;
+/// It is to blame if it was last in so many instances of one operation and communicator ...
+inline constexpr int64_t kInspectorInstances = 10;
+/// ... and in this share of them: who is last changes in a job in step.
+inline constexpr double kInspectorLateShare = 0.5;
 
 // --- kernel logs -----------------------------------------------------------------------------------------------------
 

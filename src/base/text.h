@@ -39,5 +39,7 @@ std::vector<std::string_view> split_fields(std::string_view text);
 /// "1 rank", "2 ranks"
 std::string count_of(int64_t n, std::string_view thing);
 std::string_view trim(std::string_view text);
+/// With a capital first letter, if it is one of a to z.
+std::string capitalised(std::string text);
 
 }  // namespace stalltrace

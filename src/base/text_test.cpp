@@ -47,6 +47,13 @@ TEST(Printable, BytesThatAreNoUtf8BecomeQuestionMarks) {
   EXPECT_EQ(printable("\xf4\x90\x80\x80\xff"), "?????") << "beyond Unicode";
 }
 
+TEST(Capitalised, ChangesOneLetter) {
+  EXPECT_EQ(capitalised("rank 2"), "Rank 2");
+  EXPECT_EQ(capitalised("NCCL"), "NCCL");
+  EXPECT_EQ(capitalised("4 ranks"), "4 ranks");
+  EXPECT_EQ(capitalised(""), "");
+}
+
 TEST(Duration, HasThreeDigitsAndNeverAnExponent) {
   EXPECT_EQ(format_duration(5'123'456'789), "5.12 s");
   EXPECT_EQ(format_duration(999'400'000), "999 ms");

@@ -15,6 +15,7 @@
 #include <exception>
 
 #include "base/clock.h"
+#include "base/net/loopback.h"
 #include "base/process/descriptor_limit.h"
 #include "base/text.h"
 #include "base/version.h"

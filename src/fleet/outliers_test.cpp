@@ -72,8 +72,6 @@ TEST(Resolve, NumbersAreThemselves) {
   resolve(nodes, std::chrono::milliseconds(100));
   EXPECT_THAT(nodes[0].addresses, ElementsAre("10.0.0.1"));
   EXPECT_THAT(nodes[1].addresses, ElementsAre("::1"));
-  EXPECT_TRUE(is_loopback("127.9.9.9") && is_loopback("::1"));
-  EXPECT_FALSE(is_loopback("128.0.0.1") || is_loopback("::2") || is_loopback("localhost"));
 }
 
 }  // namespace

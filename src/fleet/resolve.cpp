@@ -23,6 +23,7 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/net/loopback.h"
 #include "base/process/pipe.h"
 #include "base/text.h"
 #include "base/untrusted/helper_child.h"
@@ -169,14 +170,6 @@ std::map<std::string, std::vector<std::string>> parse_hosts(std::string_view tex
     }
   }
   return hosts;
-}
-
-bool is_loopback(const std::string& number) {
-  in_addr v4{};
-  in6_addr v6{};
-  return ::inet_pton(AF_INET, number.c_str(), &v4) == 1
-             ? ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET
-             : ::inet_pton(AF_INET6, number.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 std::vector<SameNode> leave_out_same(std::vector<NodeAddress>& nodes) {

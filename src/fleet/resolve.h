@@ -22,8 +22,6 @@ void resolve(std::vector<NodeAddress>& nodes, std::chrono::milliseconds limit);
 /// The lines of a hosts file (hosts(5)): name -> numbers, the names in lower case.
 std::map<std::string, std::vector<std::string>> parse_hosts(std::string_view text);
 
-bool is_loopback(const std::string& number);
-
 /// A node that was named in two ways, as "localhost:7700,127.0.0.1:7700".
 struct SameNode {
   std::string kept;

@@ -4,15 +4,18 @@
 #include <gtest/gtest.h>
 
 #include "analysis/thresholds.h"
+#include "model/events/loss_sources.h"
 #include "model/operation.h"
 #include "plugin/wire/blackbox.h"
 #include "wire/collective.h"
+#include "wire/user_share.h"
 
 namespace stalltrace {
 namespace {
 
 static_assert(analysis::kStepsUnderWay == ST_BOX_STEPS_UNDER_WAY);
 static_assert(analysis::kLongStepNs == ST_BOX_LONG_WAIT_NS);
+static_assert(kOtherUsers == ST_OTHER_USERS);
 static_assert(call_failed(Library::kNccl, ST_NCCL_IN_PROGRESS) == false);
 
 TEST(SharedNumbers, AnotherReturnCodeIsAFailure) {

@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "analysis/thresholds.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -219,12 +220,11 @@ void compare(const std::vector<Run*>& runs, const std::map<const Run*, size_t>& 
                                                  numbers.at(reference)));
       continue;
     }
-    const auto middle = shares.begin() + static_cast<std::ptrdiff_t>(shares.size() / 2);
-    std::ranges::nth_element(shares, middle);
-    const bool slow = *middle < kSlowerRunShare;
+    const double share = median(shares);
+    const bool slow = share < kSlowerRunShare;
     (slow ? slower : others).push_back(run);
     run->summary.remarks.push_back(
-        fmt::format("{}: busbw {:.0f} % of run [{}]'s in the median of {}{}", slow ? "slower" : "alike", 100 * *middle,
+        fmt::format("{}: busbw {:.0f} % of run [{}]'s in the median of {}{}", slow ? "slower" : "alike", 100 * share,
                     numbers.at(reference), count_of(static_cast<int64_t>(shares.size()), "result"),
                     least_bytes > 0 ? fmt::format(" of {} and more", format_size(least_bytes)) : ""));
   }

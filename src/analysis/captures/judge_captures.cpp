@@ -42,6 +42,11 @@ bool keeps_closed(const PacketFlow& flow) {
               kClosedWindowShare * static_cast<double>(std::max<int64_t>(flow.duration_ns, 1)));
 }
 
+/// Whether there is a remark on it.
+bool is_remarkable(const PacketFlow& flow) {
+  return is_stuck(flow) || loses(flow) || flow.syn_retransmits > 0 || keeps_closed(flow) || flow.resets > 0;
+}
+
 /// Smaller segments of the same way arrived while the flow's larger one did not.
 struct SmallerArrived {
   int64_t bytes = 0;  // 0: none
@@ -57,23 +62,26 @@ class Capture {
   CaptureSummary judge(const Ranks& ranks) {
     add_limits();
     add_common_host();
+    std::vector<const PacketFlow*> remarkable;
     for (const PacketFlow& flow : flows_) {
-      FlowSummary one{.flow = flow};
-      one.remarks = remarks_on(flow);
-      if (one.remarks.empty()) {
-        continue;
+      if (is_remarkable(flow)) {
+        remarkable.push_back(&flow);
       }
-      if (const auto known = ranks.find({flow.source, flow.destination}); known != ranks.end()) {
+    }
+    std::ranges::stable_sort(remarkable, std::ranges::greater(), [](const PacketFlow* flow) {
+      return std::tuple(is_stuck(*flow), flow->retransmits - flow->spurious, flow->zero_window_ns);
+    });
+    if (remarkable.size() > kFlowsKept) {
+      summary_.more_flows = static_cast<int64_t>(remarkable.size() - kFlowsKept);
+      remarkable.resize(kFlowsKept);
+    }
+    // Only now: a remark may look at all other flows, of which one outage can cut off tens of thousands.
+    for (const PacketFlow* flow : remarkable) {
+      FlowSummary one{.flow = *flow, .remarks = remarks_on(*flow)};
+      if (const auto known = ranks.find({flow->source, flow->destination}); known != ranks.end()) {
         std::tie(one.src_rank, one.dst_rank) = known->second;
       }
       summary_.flows.push_back(std::move(one));
-    }
-    std::ranges::stable_sort(summary_.flows, std::ranges::greater(), [](const FlowSummary& one) {
-      return std::tuple(is_stuck(one.flow), one.flow.retransmits - one.flow.spurious, one.flow.zero_window_ns);
-    });
-    if (summary_.flows.size() > kFlowsKept) {
-      summary_.more_flows = static_cast<int64_t>(summary_.flows.size() - kFlowsKept);
-      summary_.flows.resize(kFlowsKept);
     }
     return std::move(summary_);
   }

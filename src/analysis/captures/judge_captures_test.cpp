@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <variant>
+#include <vector>
+
 #include "base/clock.h"
 #include "model/memory_source.h"
 #include "tests/support/golden_text.h"
@@ -95,6 +99,38 @@ TEST(Captures, WhatIsNeverAcknowledgedIsAPathThatIsGone) {
   const CaptureSummary got = judged({flow(1, 1, 3), stuck(2, 1, 2)});
   ASSERT_EQ(got.flows.size(), 1U);
   golden::expect_text(got.flows[0].remarks.at(0));
+}
+
+/// Flows that are there at once: MemorySource compares each new one with all that it has.
+struct ManyFlows : EventSource {
+  std::vector<PacketFlow> flows;
+  MemorySource others;
+
+  Status read_state(AnyRows rows) override {
+    if (auto* const all = std::get_if<std::vector<PacketFlow>*>(&rows)) {
+      **all = flows;
+      return {};
+    }
+    return others.read_state(rows);
+  }
+  Status read_stream(TimeRange range, AnyVisitor visitor) override { return others.read_stream(range, visitor); }
+};
+
+/// As many as a capture may have, all cut off at once.
+TEST(Captures, AnOutageOfManyConnectionsIsJudgedInTime) {
+  ManyFlows source;
+  for (int i = 0; i < 65'536; ++i) {
+    source.flows.push_back(stuck(i, 1, 2));
+    source.flows.back().largest_delivered_bytes = 0;
+  }
+  source.others.accept(PacketCapture{.node_id = 1, .duration_ns = 60 * kSecond, .flows = 65'536});
+  Report report;
+  const int64_t begun_ns = monotonic_now_ns();
+  ASSERT_TRUE(add_captures(source, report));
+  EXPECT_LT(monotonic_now_ns() - begun_ns, 3 * kSecond);
+  ASSERT_EQ(report.captures.size(), 1U);
+  EXPECT_EQ(report.captures[0].flows.size(), 16U);
+  EXPECT_EQ(report.captures[0].more_flows, 65'520);
 }
 
 TEST(Captures, APeerThatStillSendsIsThere) {

@@ -116,8 +116,6 @@ bool ended_job(const CauseGroup& group);
 std::string more_text(const CauseGroup& group);
 /// The evidence that every finding has: how long the stalls were, and how long such instances usually take.
 Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group);
-/// Returns the text with a capital first letter.
-std::string capitalised(std::string text);
 /// "AllReduce of 1 MiB float32 sum": what most entered, and the odd call. Sizes are printed to the byte if they differ.
 std::pair<std::string, std::string> differing_signature_texts(const AnalysisContext& context,
                                                               const SignatureVote& vote);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/library_advice.h"
@@ -62,32 +63,46 @@ int64_t overlap_ns(const IntervalSet& a, const IntervalSet& b) {
   return sum_ns;
 }
 
+/// Whether the smaller of two costs was of the same time as the other.
+bool is_at_one_time(const CauseGroup& a, const CauseGroup& b) {
+  const int64_t shorter_ns = std::min(a.lost.total_ns(), b.lost.total_ns());
+  return share_of(overlap_ns(a.lost, b.lost), shorter_ns) >= kCoverage;
+}
+
 /// Ranks that others waited for at the same time waited for each other, or for one of them, and one that is awaited in
 /// one call may be held up by another call that hangs. Which one it began with is not known: then none is named.
 void join_awaited(std::vector<CauseGroup>& groups) {
-  std::vector<bool> ambiguous(groups.size());
+  const auto named = [](const CauseGroup& group) { return group.location.culprit != kNoMember; };
+  std::vector<size_t> first(groups.size());  // of those that are joined with it
+  std::iota(first.begin(), first.end(), size_t{0});
+  std::vector<bool> joined(groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
-    for (size_t k = 0; k < groups.size(); ++k) {
-      const bool named = groups[k].location.culprit != kNoMember || (groups[i].hung && groups[k].hung);
-      const bool two = i != k && groups[i].location.culprit != kNoMember && named;
-      const int64_t shorter_ns = std::min(groups[i].lost.total_ns(), groups[k].lost.total_ns());
-      if (two && share_of(overlap_ns(groups[i].lost, groups[k].lost), shorter_ns) >= kCoverage) {
-        ambiguous[i] = true;
-        break;
+    for (size_t k = i + 1; k < groups.size(); ++k) {
+      const bool awaited = named(groups[i]) && named(groups[k]);
+      const bool held_up = (named(groups[i]) || named(groups[k])) && groups[i].hung && groups[k].hung;
+      if (first[i] != first[k] && (awaited || held_up) && is_at_one_time(groups[i], groups[k])) {
+        const auto [to, from] = std::minmax(first[i], first[k]);
+        std::ranges::replace(first, size_t{from}, size_t{to});
+        joined[i] = joined[k] = true;
       }
     }
   }
-  if (std::ranges::find(ambiguous, true) == ambiguous.end()) {
-    return;
+  const std::vector<bool> awaited = joined;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (size_t k = 0; k < groups.size() && !joined[i] && groups[i].location.key() == FaultLocation{}.key(); ++k) {
+      // Of most of its time: else an old stall would become a part of what came later.
+      if (awaited[k] && share_of(overlap_ns(groups[i].lost, groups[k].lost), groups[i].lost.total_ns()) >= kCoverage) {
+        first[i] = first[k];
+        joined[i] = true;
+      }
+    }
   }
-  for (size_t i = 0; i < groups.size(); ++i) {  // those without a rank are of the same time
-    ambiguous[i] = ambiguous[i] || groups[i].location.key() == FaultLocation{}.key();
-  }
-  const auto into = static_cast<size_t>(std::ranges::find(ambiguous, true) - ambiguous.begin());
-  groups[into].location = {};
-  for (size_t i = into + 1; i < groups.size(); ++i) {
-    if (ambiguous[i]) {
-      merge(groups[into], std::move(groups[i]));
+  for (size_t i = groups.size(); i-- > 0;) {
+    if (joined[i]) {
+      groups[i].location = {};
+    }
+    if (first[i] != i) {
+      merge(groups[first[i]], std::move(groups[i]));
       groups[i].stalls.clear();
     }
   }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/thresholds.h"
+#include "base/net/loopback.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -75,8 +76,6 @@ void Flows::join_ends(const Cluster& cluster) {
     }
   }
 }
-
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
 
 /// If a process has connections of the library's network threads, its other connections (store, log, data) don't count.
 /// An end that only another thread used counts if its other end does. Connections to processes on the same host that

@@ -36,9 +36,6 @@ struct Flow {
   bool dedicated = false;  // its thread serves only collectives, judging by its name
 };
 
-/// "127.0.0.1", "::1"
-bool is_loopback(const std::string& address);
-
 class Flows {
  public:
   static Result<Flows> load(EventSource& source, const Cluster& cluster);

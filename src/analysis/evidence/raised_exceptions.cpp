@@ -90,7 +90,8 @@ const RaisedException* RaisedExceptions::that_ended(const Cluster& cluster, Memb
   }
   const RaisedException* raised = of(member, *process.exit_ns, *process.exit_ns);
   // Extensions print exceptions that end nothing; the interpreter's exit code after one that it did not catch is not 0.
-  const bool ends = raised != nullptr && raised->in_main && (process.exit_code != 0 || raised->type == "SystemExit");
+  const bool ends =
+      raised != nullptr && raised->in_main && (process.exit_code.value_or(0) != 0 || raised->type == "SystemExit");
   return ends ? raised : nullptr;
 }
 

@@ -8,30 +8,23 @@
 
 #include "analysis/thresholds.h"
 #include "base/clock.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kMostMissed = 2;  // stalls between two, too short to be found
-
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
 /// Whether a gap is a small multiple of `every`, give or take `slack` for each.
 bool fits(int64_t gap, int64_t every, int64_t slack) {
   const int64_t times = std::max<int64_t>(1, (gap + every / 2) / every);
-  return times <= kMostMissed + 1 && std::abs(gap - times * every) <= times * slack;
+  return times <= kMostMissedStalls + 1 && std::abs(gap - times * every) <= times * slack;
 }
 
 /// The chance that a gap fits where each instance stalls with probability `rate`, independently of the others.
 double chance_of_fit(double rate, int64_t every, int64_t slack) {
   const auto before = [&](int64_t gap) { return 1 - std::pow(1 - rate, static_cast<double>(gap)); };  // at most `gap`
   double chance = 0;
-  for (int64_t times = 1; times <= kMostMissed + 1; ++times) {
+  for (int64_t times = 1; times <= kMostMissedStalls + 1; ++times) {
     chance += before(times * (every + slack)) - before(std::max<int64_t>(times * (every - slack) - 1, 0));
   }
   return std::min(chance, 1.0);

@@ -33,8 +33,8 @@ struct Rhythm {
 /// nor a beginning that stalls at random instances would show less often than kRhythmByChance.
 std::optional<Rhythm> find_rhythm(std::span<const RhythmStall> stalls, int64_t first, int64_t last);
 
-/// "every 20th collective (980 ms), since 2026-01-31T02:47:00.123456Z, after 412 without; typically 270 ms, at most 310
-/// ms"
+/// "every 20th collective (980 ms), since 2026-01-31T02:47:00.123456Z, after 412 collectives without; typically 270 ms,
+/// at most 310 ms"
 std::string rhythm_text(const Rhythm& rhythm);
 
 }  // namespace stalltrace::analysis

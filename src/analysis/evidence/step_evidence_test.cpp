@@ -11,6 +11,7 @@
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 #include "analysis/timeline/communicator_names.h"
+#include "model/events/imported/inspector.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -350,6 +351,31 @@ TEST(ProfilerFilesAlone, NodesWithProbesAndNodesWithFilesAloneAreOneJob) {
   EXPECT_TRUE(report.healthy) << small_job::reported(report);
   for (const std::string& note : report.notes) {
     EXPECT_EQ(note.find("recorded"), std::string::npos) << note;
+  }
+}
+
+/// NCCL's Inspector gives each operation a sequence of its own: that is no name of the communicator.
+TEST(CommonNames, OfACommunicatorIsNoneThatAnOperationHas) {
+  constexpr CommHash kNccl = 4242;
+  MemorySource source;
+  const auto add = [&](NodeId id, std::string_view version, CommHash name) {
+    Node node{.node_id = id, .name = "node"};
+    node.agent_version = version;
+    source.accept(node);
+    Communicator row{.node_id = id, .pid = 1, .comm_ptr = name, .comm_id_hash = name};
+    row.nccl_comm_hash = kNccl;
+    source.accept(row);
+  };
+  add(1, "", small_job::kHash);
+  add(2, "nccl_log", kNccl);
+  add(3, kInspectorFormat, inspector_sequence(kNccl, Operation::kAllReduce));
+  Result<CommonNames> names = CommonNames::read(source);
+  ASSERT_TRUE(names);
+  const Result<std::vector<Communicator>> rows = names->communicators();
+  ASSERT_TRUE(rows);
+  for (const Communicator& row : *rows) {
+    EXPECT_EQ(row.comm_id_hash, row.node_id == 3 ? inspector_sequence(kNccl, Operation::kAllReduce) : small_job::kHash)
+        << row.node_id;
   }
 }
 

@@ -10,18 +10,13 @@
 #include "analysis/causes/cause.h"
 #include "analysis/findings/cause_groups.h"
 #include "analysis/stalls/baselines.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {
 
 constexpr std::array<const char*, 3> kPartNames{"late", "transfer", "absent"};  // by StallPart
-
-int64_t median_of(std::vector<int64_t>& values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::optional<Collective> row_of(EventSource& source, EventId id, Status& status) {
   std::optional<Collective> found;
@@ -46,11 +41,11 @@ void add_scatter(const Timeline& timeline, const Instance& instance, InspectedLi
   if (transfers.empty()) {
     return;
   }
-  like.median_ns = median_of(transfers);
+  like.median_ns = median(transfers);
   for (int64_t& transfer_ns : transfers) {
     transfer_ns = std::abs(transfer_ns - like.median_ns);
   }
-  like.mad_ns = median_of(transfers);
+  like.mad_ns = median(transfers);
 }
 
 InspectedLike like_of(const Timeline& timeline, const Instance& instance, const WatchedInstance& watched) {

@@ -15,6 +15,7 @@
 #include "analysis/evidence/reads/row_budget.h"
 #include "analysis/thresholds.h"
 #include "base/python_frames.h"
+#include "base/text.h"
 
 namespace stalltrace::analysis {
 namespace {

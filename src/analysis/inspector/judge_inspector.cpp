@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "analysis/thresholds.h"
+#include "analysis/timeline/timeline.h"
 #include "base/clock.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 #include "model/events/imported/inspector.h"
 #include "model/events/imported_evidence.h"
@@ -19,14 +21,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-// A rank is late in an instance if its part took at most this share of the median of the others' ...
-constexpr double kShortShare = 0.5;
-// ... and this much less: GPU kernels of one instance differ by less in a job that is in step.
-constexpr int64_t kLeastWaitNs = kNsPerMs;
-// A finding needs a rank that is late in so many instances of one operation and communicator, and in this share of
-// them.
-constexpr int64_t kLeastInstances = 10;
-constexpr double kLateShare = 0.5;
 constexpr size_t kMostInstances = 4'000'000;
 
 struct Part {
@@ -49,12 +43,6 @@ struct Lateness {
   std::vector<int64_t> own_ns;
   std::vector<int64_t> others_ns;
 };
-
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 struct RankKey {
   NodeId node = 0;
@@ -133,7 +121,7 @@ class Judge {
       range_.from_ns = range_.to_ns == 0 ? row.timestamp_ns : std::min(range_.from_ns, row.timestamp_ns);
       range_.to_ns = std::max(range_.to_ns, row.timestamp_ns + row.duration_ns.value_or(0));
       sequence->second.op = row.op;
-      if (!is_collective(row.op) || !row.seq || !row.rank || !row.duration_ns || held++ >= kMostInstances) {
+      if (!synchronises(row.op) || !row.seq || !row.rank || !row.duration_ns || held++ >= kMostInstances) {
         return;
       }
       sequence->second.instances[*row.seq].push_back({*row.rank, *row.duration_ns});
@@ -162,8 +150,9 @@ class Judge {
       }
       const int64_t second = *std::ranges::min_element(others);
       const int64_t typical = median(std::move(others));
-      const bool alone = static_cast<double>(shortest->duration_ns) <= kShortShare * static_cast<double>(second);
-      if (alone && typical - shortest->duration_ns >= kLeastWaitNs) {
+      const bool alone =
+          static_cast<double>(shortest->duration_ns) <= kInspectorShortShare * static_cast<double>(second);
+      if (alone && typical - shortest->duration_ns >= kInspectorWaitNs) {
         Lateness& one = late[shortest->rank];
         ++one.instances;
         one.waited_ns += typical - shortest->duration_ns;
@@ -173,8 +162,8 @@ class Judge {
     }
     complete_ += complete;
     for (const auto& [rank, lateness] : late) {
-      const bool often = static_cast<double>(lateness.instances) >= kLateShare * static_cast<double>(complete);
-      if (often && lateness.instances >= kLeastInstances) {
+      const bool often = static_cast<double>(lateness.instances) >= kInspectorLateShare * static_cast<double>(complete);
+      if (often && lateness.instances >= kInspectorInstances) {
         add_finding(sequence, rank, lateness, complete);
       }
     }

@@ -22,8 +22,8 @@ struct Measured {
   MemorySource source;
 
   explicit Measured(const std::function<int64_t(int32_t rank, int64_t number)>& duration_us, int64_t instances = 20,
-                    int32_t shown = 4) {
-    const CommHash hash = inspector_sequence(kWorld, Operation::kAllReduce);
+                    int32_t shown = 4, Operation op = Operation::kAllReduce) {
+    const CommHash hash = inspector_sequence(kWorld, op);
     for (int32_t rank = 0; rank < shown; ++rank) {
       const auto id = static_cast<NodeId>(rank / 2 + 1);
       Node node{.node_id = id, .name = fmt::format("node{}", rank / 2), .started_ns = kBegin};
@@ -42,6 +42,7 @@ struct Measured {
         row.timestamp_ns = kBegin + number * 100 * kNsPerMs;
         row.duration_ns = duration_us(rank, number) * kNsPerUs;
         row.completion = Completion::kProfiler;
+        row.op = op;
         row.seq = number;
         row.rank = rank;
         row.nranks = 4;
@@ -90,6 +91,13 @@ TEST(Inspector, AJobInStep) {
   expect_nothing(Measured([](int32_t rank, int64_t) { return rank == 2 ? 20 : 140; }), "20 instances");
   // Two ranks come last together: the transfer is fast, the others have something else.
   expect_nothing(Measured([](int32_t rank, int64_t) { return rank >= 2 ? 2'000 : 14'000; }), "20 instances");
+}
+
+/// The root sends into buffers and waits for nobody; rank 1 is the one that is late, and passes the data on.
+TEST(Inspector, TheRootOfABroadcastIsNotLate) {
+  const auto small = [](int32_t rank, int64_t) { return rank == 0 ? 20 : rank == 1 ? 60 : 5'000; };
+  expect_nothing(Measured(small, 20, 4, Operation::kBroadcast), "0 instances");
+  expect_nothing(Measured(small, 20, 4, Operation::kReduce), "0 instances");
 }
 
 TEST(Inspector, TooLittleToJudge) {

@@ -321,5 +321,78 @@ TEST(Launches, ErrorsOfRanks) {
   EXPECT_EQ(only(set_up.explained()).cause, Cause::kInitFailure);
 }
 
+/// A report in text groups ranks with one error, and does not name them.
+TEST(Launches, ErrorsOfRanksThatAreNotNamed) {
+  Reports reports;
+  reports.begin();
+  RasStatement failed{.hash = kWorld, .nranks = 8, .whole_job = true, .members = 3};
+  failed.async_error = 2;
+  reports.say(failed);
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_EQ(finding.culprit->rank, std::nullopt);
+  EXPECT_TRUE(finding.culprit->node.empty());
+  expect_golden_text("launches: errors without ranks", finding);
+}
+
+/// Of NCCL 2.24's reports no process is known.
+TEST(Launches, ErrorsOfSeveralRanksBlameNone) {
+  Reports reports;
+  reports.begin();
+  for (const int32_t rank : {3, 4}) {
+    RasStatement failed{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = rank};
+    failed.init_error = 2;
+    reports.say(failed);
+  }
+  const Finding finding = only(reports.explained());
+  EXPECT_EQ(finding.cause, Cause::kInitFailure);
+  EXPECT_EQ(finding.culprit->rank, std::nullopt) << finding.summary;
+}
+
+TEST(Launches, AnErrorIsNoEvidenceOnAnotherRank) {
+  Reports reports;
+  reports.begin();
+  reports.ranks(rank_5_behind);
+  RasStatement failed = Reports::rank(2);
+  failed.async_error = 1;
+  reports.say(failed);
+  const Report report = reports.explained();
+  ASSERT_EQ(report.findings.size(), 2U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  EXPECT_EQ(report.findings[1].culprit->rank, 5);
+  EXPECT_THAT(report.findings[1].evidence,
+              testing::Not(testing::Contains(testing::Field(&Evidence::text, testing::HasSubstr("CUDA")))));
+}
+
+TEST(Launches, ProcessesOfAHostAreGoneInTwoReportsOnlyIfAllAre) {
+  Reports reports;
+  const auto gone = [&](int32_t rank) {
+    RasStatement said = Reports::rank(rank);
+    said.state = RasState::kUnresponsive;
+    reports.say(said);
+  };
+  reports.begin();
+  gone(4);
+  reports.begin(kNsPerSecond);
+  gone(4);
+  gone(5);
+  EXPECT_EQ(only(reports.explained()).severity, Severity::kWaiting);
+}
+
+TEST(Launches, OperationsAreNccls) {
+  const auto operation = [](const std::string& name) {
+    Reports reports;
+    reports.begin();
+    for (int32_t number = 0; number < 8; ++number) {
+      reports.say(Reports::rank(number, {{name, number == 5 ? 9 : 10}}));
+    }
+    return only(reports.explained()).op;
+  };
+  EXPECT_EQ(operation("AlltoAll"), Operation::kAllToAll);
+  EXPECT_EQ(operation("Gather"), Operation::kGather);
+  EXPECT_EQ(operation("Collective"), Operation::kGroup) << "all operations together: none is known";
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

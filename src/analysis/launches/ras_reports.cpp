@@ -22,6 +22,14 @@ void take(const RasStatement& said, RasReportView& report) {
     for (const auto& [operation, count] : said.launched) {
       comm.unnamed[operation][count] += said.members;
     }
+    if (said.init_error != 0) {
+      comm.unnamed_init_errors[said.init_error] += said.members;
+    }
+    if (said.async_error != 0) {
+      comm.unnamed_async_errors[said.async_error] += said.members;
+    }
+    const bool missing = said.state == RasState::kDead || said.state == RasState::kUnresponsive;
+    comm.unnamed_missing += missing ? said.members : 0;
     return;
   }
   RasRank& rank = comm.ranks[*said.rank];

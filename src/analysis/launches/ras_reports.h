@@ -37,6 +37,9 @@ struct RasComm {
   bool whole_job = false;
   std::map<int32_t, RasRank> ranks;                            // those that are named
   std::map<std::string, std::map<uint64_t, int64_t>> unnamed;  // operation -> count -> ranks
+  std::map<int32_t, int64_t> unnamed_init_errors;              // error -> ranks
+  std::map<int32_t, int64_t> unnamed_async_errors;             // likewise
+  int64_t unnamed_missing = 0;                                 // ranks whose processes did not answer
   bool leaving = false;                                        // a rank takes it down
 
   [[nodiscard]] int64_t missing() const;

@@ -23,6 +23,7 @@ namespace {
 constexpr size_t kLongestQuote = 300;
 constexpr size_t kMostEvidence = 4;
 constexpr size_t kMostReports = 10'000;
+constexpr size_t kMostPlaces = 4;  // in which ranks entered different collectives
 
 /// A line that was recorded, and what it says.
 struct Printed {
@@ -75,10 +76,10 @@ class Reader {
   }
 
   /// The ranks of a report are those of a process group; they are the job's if it is known that the one that printed
-  /// it has the same number in both.
+  /// it has the same number in both: its line has the rank in the job.
   [[nodiscard]] static bool of_job(const std::vector<const Printed*>& reports, size_t speaker) {
     return std::ranges::all_of(reports, [&](const Printed* one) {
-      return !one->row.rank || speaker >= one->report.ranks.size() || *one->row.rank == one->report.ranks[speaker];
+      return one->row.rank && speaker < one->report.ranks.size() && *one->row.rank == one->report.ranks[speaker];
     });
   }
 
@@ -103,11 +104,23 @@ class Reader {
     return finding;
   }
 
+  /// By the number of the collective: #7 of one group or run says nothing on #9 of another.
   void judge_mismatches() {
-    const auto reports = of(TorchReport::Kind::kMismatch);
-    if (reports.empty()) {
-      return;
+    std::map<std::optional<int64_t>, std::vector<const Printed*>> by_number;
+    for (const Printed* one : of(TorchReport::Kind::kMismatch)) {
+      by_number[std::ranges::min(one->report.fingerprints, {}, &TorchFingerprint::number).number].push_back(one);
     }
+    for (const auto& [number, reports] : by_number) {
+      if (findings_.size() == kMostPlaces) {
+        findings_.back().evidence.push_back(
+            {"log_line", std::ssize(by_number) - std::ssize(findings_), "later collectives differed, too", {}});
+        return;
+      }
+      judge_mismatch(reports);
+    }
+  }
+
+  void judge_mismatch(const std::vector<const Printed*>& reports) {
     using Signature = std::tuple<std::string_view, std::string_view, std::string_view, std::optional<int64_t>>;
     std::map<int32_t, const TorchFingerprint*> prints;
     for (const Printed* one : reports) {
@@ -186,7 +199,7 @@ class Reader {
     Finding finding = finding_of(Cause::kMissingCollective, kOutsideConfidence, reports);
     finding.op = Operation::kBarrier;
     // Rank 0 of the group prints it.
-    const bool in_job = std::ranges::all_of(reports, [](const Printed* one) { return one->row.rank.value_or(0) == 0; });
+    const bool in_job = std::ranges::all_of(reports, [](const Printed* one) { return one->row.rank == 0; });
     if (ranks.size() == 1 && in_job) {
       finding.culprit = culprit(*ranks.begin(), reports);
     }

@@ -72,6 +72,36 @@ TEST(TorchReports, OneReportOfTwoRanksBlamesNeither) {
   EXPECT_FALSE(group.only().culprit);
 }
 
+/// Groups of a job number their ranks from 0, and their lines may not have the rank in the job.
+TEST(TorchReports, RanksOfAGroupThatIsNotKnownAreNotTheJobs) {
+  Output mismatches;
+  mismatches.say(std::nullopt, mismatch(0, 2));
+  mismatches.say(std::nullopt, mismatch(1, 2));
+  EXPECT_FALSE(mismatches.only().culprit);
+  Output barriers;
+  barriers.say(std::nullopt, "Rank 1 failed to pass monitoredBarrier in 2000 ms");
+  EXPECT_FALSE(barriers.only().culprit);
+}
+
+/// #7 of one run, and #9 after its restart, in which it was another rank.
+TEST(TorchReports, CollectivesOfOneNumberAreCompared) {
+  Output output;
+  const auto numbered = [](std::string text, std::string_view number) {
+    for (size_t at = 0; (at = text.find("SequenceNumber=7", at)) != std::string::npos; ++at) {
+      text.replace(at, 16, fmt::format("SequenceNumber={}", number));
+    }
+    return text;
+  };
+  output.say(0, mismatch(0, 2));
+  output.say(1, mismatch(1, 2));
+  output.say(0, numbered(mismatch(0, 1), "9"));
+  output.say(2, numbered(mismatch(2, 1), "9"));
+  const Report report = output.explained();
+  ASSERT_EQ(report.findings.size(), 2U);
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  EXPECT_EQ(report.findings[1].culprit->rank, 1);
+}
+
 TEST(TorchReports, UnusedParametersAreNamed) {
   Output output;
   output.say(1, "Parameters which did not receive grad for rank 1: fc2.weight, fc2.bias");

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "analysis/profiles/instances.h"
-#include "analysis/profiles/median.h"
+#include "base/numbers/median.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -39,9 +39,9 @@ std::map<ClassKey, ClassTimes> times_by_class(const JobView& job, TimeRange rang
   std::map<ClassKey, ClassTimes> classes;
   for (auto& [key, own] : samples) {
     classes[key] = {.instances = static_cast<int64_t>(own.total_ns.size()),
-                    .late_ns = median_of(own.late_ns),
-                    .transfer_ns = median_of(own.transfer_ns),
-                    .total_ns = median_of(own.total_ns)};
+                    .late_ns = median(own.late_ns),
+                    .transfer_ns = median(own.transfer_ns),
+                    .total_ns = median(own.total_ns)};
   }
   return classes;
 }

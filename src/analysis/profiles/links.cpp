@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "analysis/evidence/evidence.h"
-#include "analysis/profiles/median.h"
+#include "analysis/profiles/median_sample.h"
 
 namespace stalltrace::analysis {
 namespace {

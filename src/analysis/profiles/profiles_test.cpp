@@ -5,7 +5,7 @@
 #include "analysis/profiles/call_ids.h"
 #include "analysis/profiles/comparison.h"
 #include "analysis/profiles/instances.h"
-#include "analysis/profiles/median.h"
+#include "analysis/profiles/median_sample.h"
 #include "analysis/profiles/ranks.h"
 #include "analysis/testing/small_job.h"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "analysis/profiles/instances.h"
-#include "analysis/profiles/median.h"
 #include "analysis/timeline/instance.h"
+#include "base/numbers/median.h"
 #include "model/waits/wait_rows.h"
 
 namespace stalltrace::analysis {
@@ -65,7 +65,7 @@ std::vector<RankProfile> rank_profiles(const JobView& job, TimeRange range) {
       continue;
     }
     own.profile.member = static_cast<MemberIndex>(i);
-    own.profile.median_behind_ns = median_of(own.behind_ns);
+    own.profile.median_behind_ns = median(own.behind_ns);
     own.profile.inside_ns = IntervalSet(std::move(own.inside)).total_ns();
     profiles.push_back(own.profile);
   }

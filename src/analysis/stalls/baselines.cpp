@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds.h"
+
 namespace stalltrace::analysis {
 namespace {
-
-constexpr int64_t kFewSteps = 2;  // one and another to compare it with
 
 std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& instance) {
   return instance.batch == BatchPart::kLast && instance.completed() ? step_of(timeline, instance) : std::nullopt;

@@ -3,11 +3,20 @@
 
 #include <set>
 
+#include "model/events/imported/inspector.h"
+
 namespace stalltrace::analysis {
 
 Result<CommonNames> CommonNames::read(EventSource& source) {
   CommonNames names(source);
   ST_ASSIGN(const std::vector<Communicator> rows, source.communicators());
+  ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
+  std::set<NodeId> by_operation;  // what the Inspector measured has a name for each operation
+  for (const Node& node : nodes) {
+    if (node.agent_version == kInspectorFormat) {
+      by_operation.insert(node.node_id);
+    }
+  }
   std::set<CommHash> by_nccl;  // names that NCCL gave
   for (const Communicator& row : rows) {
     if (row.nccl_comm_hash != 0 && row.comm_id_hash == row.nccl_comm_hash) {
@@ -15,7 +24,8 @@ Result<CommonNames> CommonNames::read(EventSource& source) {
     }
   }
   for (const Communicator& row : rows) {
-    if (row.comm_id_hash != 0 && row.comm_id_hash != row.nccl_comm_hash && by_nccl.contains(row.nccl_comm_hash)) {
+    if (row.comm_id_hash != 0 && row.comm_id_hash != row.nccl_comm_hash && !by_operation.contains(row.node_id) &&
+        by_nccl.contains(row.nccl_comm_hash)) {
       names.names_[row.nccl_comm_hash] = row.comm_id_hash;
     }
   }

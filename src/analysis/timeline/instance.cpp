@@ -12,18 +12,6 @@ bool inside(const Group& group, const CallSequence& sequence, int64_t number) {
   return !sequence.destroyed && !sequence.ends_unseen() && group.last_ended_number < number;
 }
 
-/// The calls of thousands of ranks under one number lie far apart: they are fetched while those before are read.
-constexpr size_t kFetchedAhead = 12;
-void fetch(const CallSequence& sequence, int64_t number) {
-  const int64_t position = number - sequence.first_number();
-  if (position >= 0 && position < static_cast<int64_t>(sequence.calls.size())) {
-    __builtin_prefetch(&sequence.calls[static_cast<size_t>(position)]);
-    if (position < static_cast<int64_t>(sequence.queued_us.size())) {
-      __builtin_prefetch(&sequence.queued_us[static_cast<size_t>(position)]);
-    }
-  }
-}
-
 /// True if its absence was observed for long enough: its node's agent would have seen its arrival or its process's end.
 bool observed_absent(const CallSequence& sequence, int64_t since_ns) {
   return sequence.exit_ns != kForever || sequence.node_end_ns == kForever || sequence.node_end_ns - since_ns >= kHangNs;
@@ -97,12 +85,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   bool open = false;
   size_t batched = 0;
   size_t kernels = 0;
-  const std::vector<uint32_t>& sequences = timeline.groups()[group].sequences;
-  for (size_t i = 0; i < sequences.size(); ++i) {
-    if (i + kFetchedAhead < sequences.size()) {
-      fetch(timeline.sequences()[sequences[i + kFetchedAhead]], number);
-    }
-    const uint32_t index = sequences[i];
+  for (const uint32_t index : timeline.groups()[group].sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
     const Call* call = sequence.call_at(number);
     if (call == nullptr) {

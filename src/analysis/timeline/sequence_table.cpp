@@ -50,15 +50,7 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
                         row.comm_id_hash,
                         pair ? row.peer.value_or(kNoPeer) : kNoPeer,
                         pair && row.op == Operation::kRecv};
-  // Rows of a few ranks alternate: a small cache saves most look-ups in the table. Without it, `explain` of 4 million
-  // calls takes 1.07 times the CPU time (bench_explain_recording, 2026-11-23, 15 paired rounds, 0.98 to 1.25).
-  Recent& recent =
-      recent_[(static_cast<uint32_t>(row.pid) ^ static_cast<uint32_t>(row.comm_ptr >> 6)) % kRecentSequences];
-  if (recent.sequence < sequences_.size() && recent.key == key) {
-    return &sequences_[recent.sequence];
-  }
   const auto [found, fresh] = index_.try_emplace(key, static_cast<uint32_t>(sequences_.size()));
-  recent = {key, found->second};
   if (!fresh) {
     return &sequences_[found->second];
   }
@@ -79,7 +71,6 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
   }
   if (sequence.member == kNoMember) {
     index_.erase(found);
-    recent = {};
     return nullptr;
   }
   sequences_.push_back(std::move(sequence));
@@ -116,7 +107,6 @@ void SequenceTable::order_by_time() {
     std::ranges::transform(more, std::back_inserter(renumbered), [&](uint32_t piece) { return numbers[piece]; });
   }
   pieces_ = std::move(pieces);
-  recent_ = {};
 }
 
 /// The sequence of the same rank and communicator that `seq` continues: the newest one that it fits, or a new one.

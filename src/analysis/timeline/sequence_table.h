@@ -3,7 +3,6 @@
 // jump. Internal to the timeline.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -57,11 +56,6 @@ class SequenceTable {
   struct KeyHash {
     size_t operator()(const SequenceKey& key) const;
   };
-  struct Recent {
-    SequenceKey key;
-    uint32_t sequence = 0xffff'ffff;
-  };
-  static constexpr size_t kRecentSequences = 256;
 
   CallSequence* first_piece(const Collective& row);
   CallSequence* piece_for(CallSequence& first, const Collective& row, int64_t rows);
@@ -72,7 +66,6 @@ class SequenceTable {
   std::vector<int64_t> begun_ns_;  // by sequence: time of its first row, on the clock of its node
   std::unordered_map<SequenceKey, uint32_t, KeyHash> index_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // by a rank's first sequence: the sequences after gaps
-  std::array<Recent, kRecentSequences> recent_;
   int64_t padded_ = 0;
   int64_t skipped_ = 0;
 };

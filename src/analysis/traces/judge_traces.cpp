@@ -10,6 +10,7 @@
 #include <set>
 
 #include "analysis/thresholds.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -36,12 +37,6 @@ struct Trace {
   /// Of the whole, a step's share; without steps the whole.
   [[nodiscard]] int64_t per_step(int64_t whole_ns) const { return whole_ns / std::max<int64_t>(row.steps, 1); }
 };
-
-int64_t median(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 std::string name_of(const Trace& trace) {
   return trace.row.rank ? fmt::format("rank {}", *trace.row.rank) : trace.row.file;
@@ -196,16 +191,17 @@ void note_missing(const std::vector<Trace*>& traces, Report& report) {
     }
     world = std::max(world, trace->row.world_size.value_or(0));
   }
+  // A recording may state any world size: its ranks are not counted one by one.
+  const int64_t count = world - std::ranges::count_if(ranks, [&](int32_t rank) { return rank >= 0 && rank < world; });
   std::vector<int32_t> missing;
-  size_t count = 0;
-  for (int32_t rank = 0; rank < world; ++rank) {
-    if (!ranks.contains(rank) && ++count <= kRanksNamed) {
+  for (int32_t rank = 0; rank < world && missing.size() < kRanksNamed; ++rank) {
+    if (!ranks.contains(rank)) {
       missing.push_back(rank);
     }
   }
   if (count > 0 && !ranks.empty()) {
     report.notes.push_back(fmt::format("profiler traces are of {} of {} ranks; without a trace: {}{}", ranks.size(),
-                                       world, fmt::join(missing, ", "), count > kRanksNamed ? ", ..." : ""));
+                                       world, fmt::join(missing, ", "), count > std::ssize(missing) ? ", ..." : ""));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/clock.h"
 #include "model/memory_source.h"
@@ -146,6 +147,15 @@ TEST(Traces, LongSteps) {
 TEST(Traces, RanksWithoutATraceAreNamed) {
   const Report report = judged({{.rank = 0}, {.rank = 2}});
   golden::expect_text(report.notes.at(0));
+}
+
+/// A recording that anyone may have made can state any number.
+TEST(Traces, AnImpossibleWorldSizeTakesNoTime) {
+  const int64_t begun_ns = monotonic_now_ns();
+  const Report report = judged({{.rank = 0}, {.rank = 2}}, std::numeric_limits<int32_t>::max());
+  EXPECT_LT(monotonic_now_ns() - begun_ns, kNsPerSecond);
+  ASSERT_FALSE(report.notes.empty());
+  EXPECT_NE(report.notes[0].find("2147483647"), std::string::npos) << report.notes[0];
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 
 #include "autopsy/judge/thresholds.h"
 #include "base/clock.h"
+#include "base/net/loopback.h"
 #include "base/text.h"
 
 namespace stalltrace::autopsy {
@@ -187,13 +187,6 @@ std::string call_text(const RankState& rank) {
 std::string waited_text(const Job& job) {
   return job.silent_ns() ? fmt::format("for at least {}", format_duration(job.hung_ns()))
                          : fmt::format("for all of the {} that were watched", format_duration(job.watched_ns()));
-}
-
-std::string capitalised(std::string text) {
-  if (!text.empty()) {
-    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  }
-  return text;
 }
 
 std::vector<size_t> waiting_ranks(const Job& job) {

@@ -79,7 +79,6 @@ class Job {
 std::string call_text(const RankState& rank);
 /// "for at least 40 s", "for all of the 3 s that were watched"
 std::string waited_text(const Job& job);
-std::string capitalised(std::string text);
 /// Ranks that wait in a call.
 std::vector<size_t> waiting_ranks(const Job& job);
 /// Adds where they wait.

@@ -5,6 +5,8 @@
 #include <map>
 #include <tuple>
 
+#include "base/net/loopback.h"
+
 namespace stalltrace::autopsy {
 namespace {
 
@@ -50,8 +52,6 @@ void each_socket(const Snapshot& snapshot, const auto& with_peer, const auto& wi
 }
 
 }  // namespace
-
-bool is_loopback(std::string_view address) { return address.starts_with("127.") || address == "::1"; }
 
 std::vector<RankConnection> rank_connections(const Snapshot& snapshot) {
   std::vector<RankConnection> connections;

@@ -29,6 +29,4 @@ struct OutsideConnection {
 /// Of sockets that are, or were, connected.
 std::vector<OutsideConnection> outside_connections(const Snapshot& snapshot);
 
-bool is_loopback(std::string_view address);
-
 }  // namespace stalltrace::autopsy

@@ -27,9 +27,10 @@ class FunctionNameReader {
 
   using Locations = std::vector<std::optional<CodeLocation>>;
 
-  /// As stalltrace::functions_at(). Files that root alone may write are read here; a child reads all others, and is
-  /// waited for so long. nullopt where that was not enough, or it ended. A file of symbols is read only if root
-  /// or our own user alone may write it, on a file system of this host.
+  /// As stalltrace::functions_at(). A child reads files that others than root may write, and is waited for `most_ns`;
+  /// nullopt where that was not enough, or it ended. Files that root alone may write are read here, whatever that
+  /// takes, and so are files of symbols: only if root or our own user alone may write them, on a file system of this
+  /// host.
   std::optional<Locations> functions_at(const UntrustedFile& file, std::span<const uint64_t> file_offsets,
                                         int64_t most_ns);
 

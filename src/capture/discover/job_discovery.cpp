@@ -144,6 +144,7 @@ void JobDiscovery::attach(const Found& found, const std::string& shown_path, pid
     return !found.opened->is_unchanged() ||
            (!found.opened->is_remote() && !has_same_code(found.opened->fd(), file.symbols));
   };
+  // One kind of probes for a file: an interpreter that links MPI statically has no exceptions (docs/recording.md).
   const auto probes = file.symbols.marker            ? kernel_.attach_marker(found.opened->path(), *file.symbols.marker)
                       : !file.symbols.points.empty() ? kernel_.attach_file(found.opened->path(), file.symbols.points)
                                                      : kernel_.attach_python(found.opened->path(), file.symbols.python);

@@ -7,6 +7,7 @@
 #include "wire/config.h"
 #include "wire/host_drops.h"
 #include "wire/marker.h"
+#include "wire/python.h"
 #include "wire/scheduler.h"
 #include "wire/tcp.h"
 #include "wire/user_share.h"
@@ -25,6 +26,7 @@ static_assert(
 static_assert(all_bytes_count<st_tuple, st_tcp_event, st_tcp_metrics, st_tcp_sample, st_net_span, st_socket_seen,
                               st_socket_listing, st_span_state, st_socket, st_drop_key, st_drops, st_connection,
                               st_step_mark, st_last_transfer>());
+static_assert(all_bytes_count<st_python_layout, st_python_traceback, st_python_frame, st_python_exception>());
 static_assert(all_bytes_count<st_wait, st_exit, st_wait_sum, st_thread_time, st_thread_listing, st_oom_kill>());
 
 }  // namespace

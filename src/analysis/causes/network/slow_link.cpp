@@ -130,8 +130,14 @@ bool lacks_acknowledgements(const SubsumptionQuery& query) {
 /// A rank's acknowledgements queue behind the data it sends: if its sending is slow, the links into it seem slow as
 /// well, at a lower cost.
 bool is_echo(const SubsumptionQuery& query) {
-  return query.by.cause == Cause::kSlowLink &&
-         on_one_node(query.context, query.group.location.dst, query.by.location.src);
+  const FaultLocation& own = query.group.location;
+  if (query.by.cause != Cause::kSlowLink || own.dst == kNoMember) {
+    return false;
+  }
+  // Where all ranks are on one node, each link comes into the node that every other one leaves.
+  const bool from_outside = !on_one_node(query.context, own.src, own.dst);
+  return own.dst == query.by.location.src ||
+         (from_outside && on_one_node(query.context, own.dst, query.by.location.src));
 }
 
 Subsumption subsumed_by(const SubsumptionQuery& query) {

@@ -98,11 +98,10 @@ void add_exceptions(const AnalysisContext& context, const std::vector<MemberInde
 }
 
 std::string remedy_for(const Member& member, const RaisedException* raised) {
-  if (raised != nullptr && !raised->location.empty() && member.exit_code != 0) {
+  if (raised != nullptr && !raised->location.empty() && member.exit_code.value_or(0) != 0) {
     return fmt::format("look at {}, which raised {}; the message is in the log of pid {} on {}", raised->location,
                        raised->type, member.pid, member.node);
   }
-
   if (member.oom_killed) {
     return fmt::format(
         "see what filled the memory of {} or of the process's cgroup (dmesg names the limit): a larger memory limit, "

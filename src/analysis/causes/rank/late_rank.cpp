@@ -15,6 +15,7 @@
 #include "analysis/causes/rank/pauses.h"
 #include "analysis/evidence/reads/compared_members.h"
 #include "analysis/timeline/instance.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -171,23 +172,33 @@ int64_t computed_ns(const AnalysisContext& context, MemberIndex member, const In
   return sum_ns;
 }
 
-int64_t middle_of(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+/// The stalls on the communicator of the group's first one: of its ranks nothing may have been read in the times of the
+/// others, in which they would seem to have computed nothing (Examined::waits_of).
+std::vector<const Stall*> comparable_stalls(const CauseGroup& group) {
+  std::vector<const Stall*> stalls = group.stalls;
+  std::erase_if(stalls, [&](const Stall* stall) { return stall->group != group.stalls.front()->group; });
+  return stalls;
+}
+
+IntervalSet lost_in(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
+  std::vector<Interval> lost;
+  for (const Stall* stall : stalls) {
+    lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
+  }
+  return IntervalSet(std::move(lost));
 }
 
 /// True if the others compute while they wait for these stalls' rank, as where CPUs spin for their devices, or in MPI.
 /// That the rank was computing then shows nothing.
 bool others_compute(const AnalysisContext& context, const CauseGroup& group) {
   std::vector<int64_t> others_ns;
-  // Of the others nothing may have been read in this time: they would seem to have computed nothing.
+  const IntervalSet lost = lost_in(context, comparable_stalls(group));
   for (const MemberIndex member : compared_members(group.stalls.front()->members)) {
     if (member != group.location.culprit && context.evidence.has_waits(member)) {
-      others_ns.push_back(computed_ns(context, member, group.lost));
+      others_ns.push_back(computed_ns(context, member, lost));
     }
   }
-  return !others_ns.empty() && share_of(middle_of(std::move(others_ns)), group.lost.total_ns()) >= kCoverage;
+  return !others_ns.empty() && share_of(median(std::move(others_ns)), lost.total_ns()) >= kCoverage;
 }
 
 /// True if the rank had no more to compute around these stalls than the middle one of the others: then it is late
@@ -197,8 +208,10 @@ bool computed_no_more(const AnalysisContext& context, const CauseGroup& group) {
   if (!context.evidence.has_waits(group.location.culprit) || !spent_by(group).computing()) {
     return false;
   }
+  const std::vector<const Stall*> stalls = comparable_stalls(group);
+  const IntervalSet lost = lost_in(context, stalls);
   std::vector<Interval> around;
-  for (const Stall* stall : group.stalls) {
+  for (const Stall* stall : stalls) {
     around.push_back({stall->window.from_ns - kEvidenceMarginNs, stall->window.to_ns + kEvidenceMarginNs});
   }
   const IntervalSet times(std::move(around));
@@ -207,12 +220,12 @@ bool computed_no_more(const AnalysisContext& context, const CauseGroup& group) {
   for (const MemberIndex member : compared_members(group.stalls.front()->members)) {
     if (member != group.location.culprit && context.evidence.has_waits(member)) {
       others_ns.push_back(computed_ns(context, member, times));
-      others_waiting_ns.push_back(computed_ns(context, member, group.lost));
+      others_waiting_ns.push_back(computed_ns(context, member, lost));
     }
   }
-  const auto half_ns = static_cast<int64_t>(kCoverage * static_cast<double>(group.lost.total_ns()));
-  return !others_ns.empty() && middle_of(std::move(others_waiting_ns)) < half_ns &&
-         computed_ns(context, group.location.culprit, times) - middle_of(std::move(others_ns)) < half_ns;
+  const auto half_ns = static_cast<int64_t>(kCoverage * static_cast<double>(lost.total_ns()));
+  return !others_ns.empty() && median(std::move(others_waiting_ns)) < half_ns &&
+         computed_ns(context, group.location.culprit, times) - median(std::move(others_ns)) < half_ns;
 }
 
 /// The groups without what is ordinary in the first instances: by that alone no rank stands out.

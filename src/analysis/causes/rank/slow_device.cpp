@@ -11,6 +11,7 @@
 #include "analysis/causes/rank/pauses.h"
 #include "analysis/intervals.h"
 #include "analysis/timeline/instance.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -65,9 +66,7 @@ int64_t longer_elsewhere_ns(const AnalysisContext& context, const Stall& stall, 
   if (others.empty()) {
     return 0;
   }
-  const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
-  std::ranges::nth_element(others, middle);
-  return own_ns - *middle;
+  return own_ns - median(std::move(others));
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {

@@ -15,6 +15,7 @@
 #include "analysis/causes/set_up/unreached.h"
 #include "analysis/evidence/flows.h"
 #include "analysis/thresholds.h"
+#include "base/net/loopback.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

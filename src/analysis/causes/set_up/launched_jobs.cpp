@@ -15,6 +15,7 @@
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/hangs/job_ends.h"
 #include "analysis/thresholds.h"
+#include "base/net/loopback.h"
 #include "base/text.h"
 #include "model/events/loss_sources.h"
 #include "model/evidence_kind.h"

@@ -13,6 +13,7 @@
 #include "analysis/evidence/flows.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
+#include "base/net/loopback.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

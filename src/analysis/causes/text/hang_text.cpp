@@ -30,13 +30,6 @@ std::string operation_text(const AnalysisContext& context, const HangStep& call)
 
 }  // namespace
 
-std::string capitalised(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
-    text[0] = static_cast<char>(text[0] - 'a' + 'A');
-  }
-  return text;
-}
-
 namespace {
 
 std::string signature_text_with(const CallSignature& signature, const std::string& size) {

@@ -2,6 +2,7 @@
 #include "analysis/evidence/reads/row_budget.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -14,13 +15,15 @@ constexpr size_t kMostSlices = 1 << 20;  // the last one holds what lies behind 
 constexpr int64_t kLeastShare = 8;       // fewer rows of a node's second show nothing
 constexpr size_t kBlock = 8;             // slices that are kept or left out together: a stall has several
 constexpr int kNodeBits = 32;            // of a key
+constexpr uint64_t kNodeMask = (uint64_t{1} << kNodeBits) - 1;
 
 /// Spread evenly, whatever the rhythm of the stalls.
 bool is_kept(size_t slice, uint64_t every) { return splitmix64_fold(kSplitmixSeed, slice / kBlock) % every == 0; }
 
 }  // namespace
 
-RowBudget::RowBudget(const IntervalSet& windows, int64_t capacity) : capacity_(capacity) {
+RowBudget::RowBudget(const IntervalSet& windows, int64_t capacity, size_t most_counts)
+    : capacity_(capacity), most_counts_(most_counts) {
   for (const Interval& window : windows.intervals()) {
     windows_.push_back({window, slices_});
     slices_ = std::min(kMostSlices, slices_ + static_cast<size_t>(window.length() / kSliceNs) + 1);
@@ -38,16 +41,24 @@ size_t RowBudget::slice_of(int64_t time_ns) const {
 }
 
 bool RowBudget::room(NodeId node, int64_t time_ns) {
-  const size_t slice = slice_of(time_ns);
-  const uint64_t key = static_cast<uint64_t>(slice) << kNodeBits | node;
-  if (key != last_ || last_count_ == nullptr) {
-    last_ = key;
-    last_count_ = &counts_[key];
+  const size_t slice = slice_of(time_ns) >> joined_;
+  const int64_t count = ++counts_[static_cast<uint64_t>(slice) << kNodeBits | node];
+  while (counts_.size() > most_counts_ && slices_ >> joined_ > 1) {
+    join_slices();
   }
-  const int64_t count = ++*last_count_;
   const bool fits = share_ < 0 ? ++total_ <= capacity_ : count <= share_ && kept_ < capacity_ && is_kept(slice, every_);
   kept_ += fits ? 1 : 0;
   return fits;
+}
+
+/// Two slices become one.
+void RowBudget::join_slices() {
+  ++joined_;
+  std::unordered_map<uint64_t, int64_t> joined;
+  for (const auto& [key, count] : counts_) {
+    joined[key >> kNodeBits >> 1U << kNodeBits | (key & kNodeMask)] += count;
+  }
+  counts_ = std::move(joined);
 }
 
 /// The greatest share with which all slices together fit.
@@ -79,7 +90,7 @@ int64_t RowBudget::rows_of_one_in(uint64_t every) const {
 /// Keeps kLeastShare rows of each node in as many seconds as have room.
 void RowBudget::thin_out() {
   share_ = kLeastShare;
-  for (int64_t rows = capacity_ + 1; rows > capacity_ && every_ <= slices_;) {
+  for (int64_t rows = capacity_ + 1; rows > capacity_ && every_ <= slices_ >> joined_;) {
     rows = rows_of_one_in(2 * every_);
     if (rows == 0) {
       return;  // one block alone has more: what comes first in it is kept
@@ -104,7 +115,6 @@ void RowBudget::repeat() {
   total_ = share_ < 0 ? 0 : total_;
   kept_ = 0;
   counts_.clear();
-  last_count_ = nullptr;
 }
 
 }  // namespace stalltrace::analysis

@@ -16,11 +16,15 @@
 namespace stalltrace::analysis {
 
 /// Asked about each row of a table in one pass; where again() then says so, in a second one, for which what was kept is
-/// to be dropped. Memory: some 40 bytes for each second of a node that has rows.
+/// to be dropped. Memory: some 40 bytes for each second of a node that has rows; where these are more than kMostCounts,
+/// for each two seconds, or four, and so on.
 class RowBudget {
  public:
+  /// Some 160 MB: an hour of a thousand nodes.
+  static constexpr size_t kMostCounts = size_t{4} << 20;
+
   /// At most `capacity` rows are kept.
-  RowBudget(const IntervalSet& windows, int64_t capacity);
+  RowBudget(const IntervalSet& windows, int64_t capacity, size_t most_counts = kMostCounts);
 
   /// Whether a row of this node and time is kept; of one outside of the windows, the next window counts.
   bool room(NodeId node, int64_t time_ns);
@@ -28,6 +32,8 @@ class RowBudget {
   bool again();
   /// Before a second pass that another budget asked for.
   void repeat();
+  /// Counts that are held.
+  [[nodiscard]] size_t counts() const { return counts_.size(); }
   /// Rows that were not kept.
   [[nodiscard]] int64_t dropped() const { return total_ - kept_; }
 
@@ -40,14 +46,15 @@ class RowBudget {
   [[nodiscard]] int64_t fair_share() const;
   [[nodiscard]] int64_t rows_of_one_in(uint64_t every) const;
   void thin_out();
+  void join_slices();
 
   int64_t capacity_;
   std::vector<Window> windows_;
+  size_t most_counts_;
   size_t slices_ = 0;
+  unsigned joined_ = 0;  // the logarithm of the number of slices that have one count
   /// Rows of each node's slice: in the second pass, those asked about again.
   std::unordered_map<uint64_t, int64_t> counts_;
-  uint64_t last_ = ~uint64_t{0};  // key of the count of the row before; most rows follow one of their slice
-  int64_t* last_count_ = nullptr;
   int64_t share_ = -1;  // the most rows of a node's slice; -1 in the first pass
   uint64_t every_ = 1;  // of so many blocks of slices one is kept
   int64_t total_ = 0;

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/clock.h"
 
 namespace stalltrace::analysis {
@@ -74,6 +76,38 @@ TEST(RowBudget, ABusyNodeDoesNotTakeTheRoomOfThoseThatAreReadLater) {
   ASSERT_TRUE(read_fairly(budget, read, [&] { kept.assign(3, 0); }));
   EXPECT_EQ(kept, (std::vector<int64_t>{40, 10, 40}));
   EXPECT_EQ(budget.dropped(), 1920);
+}
+
+/// A long time of many nodes: what is counted is bounded, and all nodes and times have their room all the same.
+TEST(RowBudget, CountsAreBounded) {
+  constexpr NodeId kNodes = 10;
+  constexpr int64_t kSeconds = 1000;
+  RowBudget budget(IntervalSet({{0, kSeconds * kNsPerSecond}}), 5'000, 256);
+  std::vector<int64_t> of_node(kNodes);
+  std::vector<int64_t> of_quarter(4);
+  size_t most_counts = 0;
+  const auto read = [&]() -> Status {
+    for (int64_t second = 0; second < kSeconds; ++second) {
+      for (NodeId node = 0; node < kNodes; ++node) {
+        const int64_t kept = budget.room(node, second * kNsPerSecond) ? 1 : 0;
+        of_node[node] += kept;
+        of_quarter[static_cast<size_t>(second / 250)] += kept;
+        most_counts = std::max(most_counts, budget.counts());
+      }
+    }
+    return {};
+  };
+  ASSERT_TRUE(read_fairly(budget, read, [&] {
+    of_node.assign(kNodes, 0);
+    of_quarter.assign(4, 0);
+  }));
+  EXPECT_LE(most_counts, 256U);
+  for (const int64_t kept : of_node) {
+    EXPECT_NEAR(static_cast<double>(kept), 500, 100);
+  }
+  for (const int64_t kept : of_quarter) {
+    EXPECT_NEAR(static_cast<double>(kept), 1250, 300);
+  }
 }
 
 /// Of thousands of nodes and an hour not even one row of each node's second fits: some seconds are kept then.

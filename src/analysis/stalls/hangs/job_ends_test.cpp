@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analysis/testing/golden_text.h"
+#include "analysis/testing/loaded_job.h"
 #include "analysis/testing/ring_job.h"
 #include "tests/support/golden_text.h"
 
@@ -135,6 +138,29 @@ TEST(JobEnds, AnExceptionThatWasPrintedDidNotEndAProcessWithExitCode0) {
   expect_culprit(finding, Cause::kDeadRank, 2);
   EXPECT_EQ(count_of_kind(finding, "python_exception"), 0);
   EXPECT_EQ(finding.summary.find("ValueError"), std::string::npos) << finding.summary;
+}
+
+/// Its agent saw the end, and not how: that is no failure.
+TEST(JobEnds, AnExceptionIsNotWhatEndedAProcessWhoseExitCodeIsNotKnown) {
+  for (const bool known : {true, false}) {
+    MemorySource source;
+    Job job{failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(1), kClosedNs};
+    job.exits = [known, ends = job.exits](int rank, Process& process) {
+      ends(rank, process);
+      if (rank == 2 && !known) {
+        process.exit_code.reset();
+      }
+    };
+    fill(source, std::move(job));
+    add_tracebacks(source);
+    source.accept(raised(2, kClosedNs - 50 * kNsPerMs, 1));
+    const LoadedJob loaded(std::move(source));
+    const auto& members = loaded.cluster.members();
+    const auto rank_2 = std::ranges::find(members, 12, &Member::pid);
+    ASSERT_NE(rank_2, members.end());
+    const auto member = static_cast<MemberIndex>(rank_2 - members.begin());
+    EXPECT_EQ(loaded.raised.that_ended(loaded.cluster, member) != nullptr, known);
+  }
 }
 
 TEST(JobEnds, WhereAProgramCalledSysExit) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "analysis/stalls/search/step_lateness.h"
+#include "base/numbers/median.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -92,12 +93,7 @@ int64_t called_late_ns(const Instance& instance) {
   for (size_t i = 0; i + 1 < instance.seen.size(); ++i) {
     others.push_back(instance.seen[i].called_ns);
   }
-  if (others.empty()) {
-    return 0;
-  }
-  const auto middle = others.begin() + static_cast<int64_t>((others.size() - 1) / 2);
-  std::ranges::nth_element(others, middle);
-  return instance.seen.back().called_ns - *middle;
+  return others.empty() ? 0 : instance.seen.back().called_ns - lower_median(std::move(others));
 }
 
 /// Devices came late, and the last one's CPU is not the reason: it had called when the others had.
@@ -105,10 +101,6 @@ bool late_on_device(const Instance& instance) {
   return instance.by_device &&
          static_cast<double>(called_late_ns(instance)) < kCoverage * static_cast<double>(instance.late_ns());
 }
-
-/// In each collective of a step the others wait for a slow device for a few milliseconds. Shorter waits are the scatter
-/// of healthy kernels.
-constexpr int64_t kDeviceWaitNs = kNsPerMs;
 
 /// How long the others waited for the last device, without what clocks may be off.
 int64_t behind_ns(const SearchState& search, const Instance& instance) {
@@ -205,9 +197,9 @@ VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
 /// How much later than usual the last rank of a step was. All of it where what is usual is not known.
 int64_t later_than_usual_ns(SearchState& search, const Instance& instance) {
   const uint32_t sequence = instance.seen.back().sequence;
-  const auto [known, is_new] = search.usual_lateness.try_emplace(sequence);
+  const auto [known, is_new] = search.usual_lateness_ns.try_emplace(sequence);
   if (is_new) {
-    known->second = usual_lateness_ns(search.timeline, search.clocks, instance.group, sequence);
+    known->second = search.usual_lateness.of(search.timeline, search.clocks, instance.group, sequence);
   }
   return instance.late_ns() - known->second.value_or(0);
 }

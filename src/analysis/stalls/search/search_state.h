@@ -13,6 +13,7 @@
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/hangs/open_call_graph.h"
 #include "analysis/stalls/hangs/signature_mismatches.h"
+#include "analysis/stalls/search/step_lateness.h"
 
 namespace stalltrace::analysis {
 
@@ -43,8 +44,9 @@ struct SearchState {
     std::vector<Interval> waits;
   };
   DeviceRun device_run;
-  bool all_comparable = true;                                 // the clocks of all hosts
-  std::map<uint32_t, std::optional<int64_t>> usual_lateness;  // by sequence: usual_lateness_ns(), once asked for
+  bool all_comparable = true;                                    // the clocks of all hosts
+  std::map<uint32_t, std::optional<int64_t>> usual_lateness_ns;  // by sequence, once asked for
+  UsualLateness usual_lateness;
   StallSearch result;
 };
 

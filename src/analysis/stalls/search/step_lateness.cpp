@@ -7,29 +7,12 @@
 
 #include "analysis/thresholds.h"
 #include "analysis/timeline/batches/batches.h"
+#include "base/numbers/median.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-int64_t middle_of(std::vector<int64_t> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-/// How much later than the middle one of the others, of ranks by their arrivals since the step before.
-int64_t later_than_others(const Instance& instance, uint32_t sequence) {
-  int64_t own_ns = 0;
-  std::vector<int64_t> others;
-  for (const Arrival& seen : instance.seen) {
-    if (seen.sequence == sequence) {
-      own_ns = seen.arrival_ns;
-    } else {
-      others.push_back(seen.arrival_ns);
-    }
-  }
-  return others.empty() ? 0 : own_ns - middle_of(std::move(others));
-}
+constexpr size_t kStepsHeld = 2 * kStepsLookedAt;
 
 /// When synchronisations returned, by what the clocks show.
 class Returns {
@@ -105,7 +88,7 @@ std::optional<StepLateness> step_lateness(const Timeline& timeline, std::span<co
       others_first.push_back(steps[i].first_ns + moved_ns);
     }
   }
-  found.first_late_ns = last.first_ns - middle_of(std::move(others_first));
+  found.first_late_ns = last.first_ns - lower_median(std::move(others_first));
   const std::vector<Arrival>& seen = found.instance.seen;
   found.instance.last_arrival_ns = seen.back().arrival_ns;
   found.instance.waits_from_ns = seen[(seen.size() - 2) / 2].arrival_ns;
@@ -113,8 +96,48 @@ std::optional<StepLateness> step_lateness(const Timeline& timeline, std::span<co
   return found;
 }
 
-std::optional<int64_t> usual_lateness_ns(const Timeline& timeline, std::span<const Clock::Known> clocks, uint32_t group,
+/// How much later than the middle one of the others, of ranks by their arrivals since the step before.
+int64_t UsualLateness::Step::later_than_others_ns(uint32_t sequence) const {
+  const auto own = std::ranges::lower_bound(by_sequence, sequence, {}, &std::pair<uint32_t, int64_t>::first);
+  if (own == by_sequence.end() || own->first != sequence || arrivals_ns.size() < 2) {
+    return 0;
+  }
+  const auto at = std::ranges::lower_bound(arrivals_ns, own->second) - arrivals_ns.begin();
+  const auto middle = static_cast<std::ptrdiff_t>((arrivals_ns.size() - 2) / 2);  // the lower one, of the others
+  return own->second - arrivals_ns[static_cast<size_t>(middle < at ? middle : middle + 1)];
+}
+
+const UsualLateness::Step& UsualLateness::step(const Timeline& timeline, std::span<const Clock::Known> clocks,
+                                               int64_t number) {
+  const auto known = steps_.find(number);
+  if (known != steps_.end()) {
+    return known->second;
+  }
+  if (steps_.size() >= kStepsHeld) {  // ranks end their steps at different numbers
+    steps_.clear();
+  }
+  ++steps_read_;
+  Step& added = steps_[number];
+  Instance instance;
+  if (read_instance(timeline, group_, number, instance)) {
+    if (const std::optional<StepLateness> found = step_lateness(timeline, clocks, instance)) {
+      for (const Arrival& seen : found->instance.seen) {
+        added.arrivals_ns.push_back(seen.arrival_ns);
+        added.by_sequence.emplace_back(seen.sequence, seen.arrival_ns);
+      }
+      std::ranges::sort(added.arrivals_ns);
+      std::ranges::sort(added.by_sequence);
+    }
+  }
+  return added;
+}
+
+std::optional<int64_t> UsualLateness::of(const Timeline& timeline, std::span<const Clock::Known> clocks, uint32_t group,
                                          uint32_t sequence) {
+  if (group != group_) {
+    steps_.clear();
+    group_ = group;
+  }
   const CallSequence& own = timeline.sequences()[sequence];
   std::vector<int64_t> numbers;
   for (size_t i = 0; i < own.calls.size(); ++i) {
@@ -123,13 +146,11 @@ std::optional<int64_t> usual_lateness_ns(const Timeline& timeline, std::span<con
     }
   }
   std::vector<int64_t> late;
-  Instance instance;
-  for (size_t i = 0; i < std::min(numbers.size(), kStepsLookedAt); ++i) {
-    const int64_t number = numbers[i * numbers.size() / std::min(numbers.size(), kStepsLookedAt)];
-    if (read_instance(timeline, group, number, instance)) {
-      if (const std::optional<StepLateness> step = step_lateness(timeline, clocks, instance)) {
-        late.push_back(later_than_others(step->instance, sequence));
-      }
+  const size_t looked_at = std::min(numbers.size(), kStepsLookedAt);
+  for (size_t i = 0; i < looked_at; ++i) {
+    const Step& one = step(timeline, clocks, numbers[i * numbers.size() / looked_at]);
+    if (!one.arrivals_ns.empty()) {
+      late.push_back(one.later_than_others_ns(sequence));
     }
   }
   if (static_cast<int64_t>(late.size()) < kBaselineInstances) {

@@ -4,8 +4,12 @@
 // counts.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "analysis/timeline/clock.h"
 #include "analysis/timeline/instance.h"
@@ -27,9 +31,30 @@ struct StepLateness {
 std::optional<StepLateness> step_lateness(const Timeline& timeline, std::span<const Clock::Known> clocks,
                                           const Instance& instance);
 
-/// How late the rank of this sequence ordinarily is at the end of a step: the quantile kBaselineQuantile, as of the
-/// steps themselves. 0 if it is late in fewer; none of fewer than kBaselineInstances steps.
-std::optional<int64_t> usual_lateness_ns(const Timeline& timeline, std::span<const Clock::Known> clocks, uint32_t group,
-                                         uint32_t sequence);
+/// How late ranks ordinarily are at the ends of steps. Holds the steps of one group that were asked for: each is read
+/// once for all its ranks.
+class UsualLateness {
+ public:
+  /// Of the rank of this sequence: the quantile kBaselineQuantile, as of the steps themselves. 0 if it is late in
+  /// fewer; none of fewer than kBaselineInstances steps.
+  std::optional<int64_t> of(const Timeline& timeline, std::span<const Clock::Known> clocks, uint32_t group,
+                            uint32_t sequence);
+  /// Steps that were read so far.
+  [[nodiscard]] int64_t steps_read() const { return steps_read_; }
+
+ private:
+  /// When ranks came to the end of a step, moved as in StepLateness. Empty: it is none.
+  struct Step {
+    std::vector<int64_t> arrivals_ns;                       // sorted
+    std::vector<std::pair<uint32_t, int64_t>> by_sequence;  // sorted
+
+    [[nodiscard]] int64_t later_than_others_ns(uint32_t sequence) const;
+  };
+  const Step& step(const Timeline& timeline, std::span<const Clock::Known> clocks, int64_t number);
+
+  uint32_t group_ = 0xffff'ffff;
+  std::map<int64_t, Step> steps_;  // by number
+  int64_t steps_read_ = 0;
+};
 
 }  // namespace stalltrace::analysis

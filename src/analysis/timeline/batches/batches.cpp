@@ -7,11 +7,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "analysis/thresholds.h"
+
 namespace stalltrace::analysis {
 namespace {
-
-/// Durations are kept in whole microseconds: equal ends differ by less than this.
-constexpr int64_t kSameEndNs = 2 * kNsPerUs;
 
 /// True if the call's end is that of a wait for all calls before it, so that several calls may share it.
 bool ends_with_others(const Call& call) {

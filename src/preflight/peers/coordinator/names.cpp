@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/net/loopback.h"
 #include "preflight/peers/coordinator/steps.h"
 
 namespace stalltrace::preflight {
@@ -7,8 +8,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kNamesNs = 30 * kNsPerSecond;
-
-bool is_loopback(const std::string& number) { return number.starts_with("127.") || number == "::1"; }
 
 }  // namespace
 

@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Medians of the profiles.
+// The median of more values than are kept.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-namespace stalltrace::analysis {
+#include "base/numbers/median.h"
 
-/// The upper one of two in the middle; 0 of none. Reorders `values`.
-inline int64_t median_of(std::vector<int64_t>& values) {
-  if (values.empty()) {
-    return 0;
-  }
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+namespace stalltrace::analysis {
 
 /// The median of any number of values in bounded memory: of every n-th one, evenly spread over all.
 class MedianSample {
@@ -36,10 +27,7 @@ class MedianSample {
     }
   }
   [[nodiscard]] bool empty() const { return values_.empty(); }
-  [[nodiscard]] int64_t median() const {
-    std::vector<int64_t> values = values_;
-    return median_of(values);
-  }
+  [[nodiscard]] int64_t median() const { return stalltrace::median(values_); }
 
  private:
   static constexpr size_t kMost = 1024;

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The middle of some values. Linear in their number.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace stalltrace {
+
+/// The upper one of two in the middle; T{} of none. The result is always one of the values.
+template <typename T>
+T median(std::vector<T> values) {
+  if (values.empty()) {
+    return T{};
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// The same, but the lower one of two in the middle: for waits that half of all have had at least.
+template <typename T>
+T lower_median(std::vector<T> values) {
+  if (values.empty()) {
+    return T{};
+  }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace stalltrace
