@@ -103,12 +103,6 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   }
 }
 
-/// True only if the others may wait for ranks of which nothing is known.
-bool may_end(const AnalysisContext& context, const CauseGroup& group) {
-  const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
-  return std::ranges::none_of(group.stalls, all_took_part) && may_still_come(context, group);
-}
-
 std::vector<std::string> missing_evidence(const AnalysisContext& context, const Stall& stall, MemberIndex culprit) {
   const EvidencePresence& presence = context.evidence.presence();
   std::vector<std::string> missing;
@@ -163,12 +157,29 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   return wire;
 }
 
+/// All ranks are inside a call that has not ended.
+bool all_inside(const AnalysisContext& context, const Stall& stall) {
+  return stall.hung() && stall.root().kind == HangKind::kTransfer &&
+         context.timeline.groups()[stall.group].all_took_part;
+}
+
+/// True if the others may wait for ranks of which nothing is known, or for devices that may be busy: those of a phase
+/// of the program, if the recording was cut in it.
+bool may_end(const AnalysisContext& context, const CauseGroup& group) {
+  const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
+  if (std::ranges::none_of(group.stalls, all_took_part)) {
+    return may_still_come(context, group, false);
+  }
+  const auto proven = [&](const Stall* stall) { return stall->hung() && !all_inside(context, *stall); };
+  const auto hung = std::ranges::find_if(group.stalls, [](const Stall* stall) { return stall->hung(); });
+  return hung != group.stalls.end() && std::ranges::none_of(group.stalls, proven) &&
+         may_still_come(context, group, !wire_of(context, **hung).silent());
+}
+
 /// All ranks are inside and no data move between them: the wait is inside the hosts.
 bool describe_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
-  const bool all_inside =
-      stall.hung() && stall.root().kind == HangKind::kTransfer && context.timeline.groups()[stall.group].all_took_part;
-  const Wire wire = all_inside ? wire_of(context, stall) : Wire{};
+  const Wire wire = all_inside(context, stall) ? wire_of(context, stall) : Wire{};
   if (!wire.silent()) {
     return false;
   }
