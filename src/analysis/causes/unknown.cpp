@@ -173,7 +173,7 @@ bool may_end(const AnalysisContext& context, const CauseGroup& group) {
   const auto proven = [&](const Stall* stall) { return stall->hung() && !all_inside(context, *stall); };
   const auto hung = std::ranges::find_if(group.stalls, [](const Stall* stall) { return stall->hung(); });
   return hung != group.stalls.end() && std::ranges::none_of(group.stalls, proven) &&
-         may_still_come(context, group, !wire_of(context, **hung).silent());
+         may_still_come(context, group, wire_of(context, **hung).acked_bytes > 0);
 }
 
 /// All ranks are inside and no data move between them: the wait is inside the hosts.
