@@ -5,7 +5,7 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-usage="usage: ./test.sh [unit|checks|cli|kernels|root|e2e [NAME]]"
+usage="usage: ./test.sh [unit|checks|cli|kernels|jobs|root|e2e [NAME]]"
 help() {
   cat <<EOF
 $usage
@@ -15,6 +15,7 @@ Without words all tests run, in this order. A word runs a subset:
   checks   layering, layout, licences, documents against the program
   cli      the command line: flags, refusals, signals, exit codes
   kernels  other kernels under emulation
+  jobs     real jobs that may run beside other tests: hangs, files, launchers; most need root
   root     BPF programs and the lab against the real kernel; needs root
   e2e      real jobs with real faults, end to end; needs root
 
@@ -31,7 +32,7 @@ if [[ ${1:-} == --help ]]; then
 fi
 subset=${1:-all}
 name=${2:-}
-if (($# > 2)) || [[ $# -eq 2 && -z $name ]] || [[ ! $subset =~ ^(all|unit|checks|cli|root|e2e|kernels)$ ]] || [[ ${1:-} == all ]]; then
+if (($# > 2)) || [[ $# -eq 2 && -z $name ]] || [[ ! $subset =~ ^(all|unit|checks|cli|root|e2e|jobs|kernels)$ ]] || [[ ${1:-} == all ]]; then
   echo "$usage" >&2
   exit 2
 fi
@@ -70,7 +71,7 @@ run() {
 }
 # A practice cluster that an interrupted test left standing would fail every later one.
 case $subset in
-  all | root | e2e) [[ $EUID -ne 0 ]] || build/stalltrace lab down | sed 's/^/removed, left by an earlier run: /' ;;
+  all | root | e2e | jobs) [[ $EUID -ne 0 ]] || build/stalltrace lab down | sed 's/^/removed, left by an earlier run: /' ;;
 esac
 
 chosen=()
@@ -82,7 +83,8 @@ elif [[ -n $name ]]; then
 fi
 case $subset in
   all)
-    # Emulated kernels have a clock of their own: what runs beside them does not matter to them.
+    # Emulated kernels have a clock of their own, and the jobs of "jobs" hang, fail or write files: what runs beside them does not
+    # matter to them. It does to those of e2e, whose stalls are measured.
     run unit -LE '^(root|e2e)$' -j 3 --timeout 900 # the command line's tests wait more than they compute
     run root -L '^root$' -j 1 --timeout 300
     run e2e -L '^e2e$' -j 1 --timeout 1800
@@ -90,6 +92,7 @@ case $subset in
   unit) run unit -L '^unit$' -j 2 --timeout 300 "${chosen[@]}" ;;
   checks | cli | root) run "$subset" -L "^$subset\$" -j 1 --timeout 300 "${chosen[@]}" ;;
   e2e) run e2e -L '^e2e$' -j 1 --timeout 1800 "${chosen[@]}" ;;
+  jobs) run jobs -L '^jobs$' -j 1 --timeout 900 "${chosen[@]}" ;;
   kernels) run kernels -L '^kernels$' -j 1 --timeout 900 "${chosen[@]}" ;;
 esac
 

@@ -76,7 +76,7 @@ __noinline int pay_share(u32 ring, u32 user, u32 eighths, u32 cost_ns) {
 
 #define ST_RECORD_BYTES(size) (((size) + 8 + 7) & ~7ULL)  // in the ring, with the kernel's header
 
-// Whether records of this user's with so many bytes may be written to the ring now. What may not is counted.
+// Whether records of this user's, of this size in bytes, may be written to the ring now. What may not is counted.
 #define ST_HAS_SHARE(ring, number, ring_bytes, user, bytes)                                                        \
   ({                                                                                                               \
     const u64 held_ = bpf_ringbuf_query(&(ring), BPF_RB_AVAIL_DATA);                                               \

@@ -8,7 +8,7 @@ and JUnit XML in the folder that GTEST_OUTPUT names ("xml:FOLDER/").
 Without a second word GTEST_FILTER chooses the cases, as for GoogleTest programs: patterns such as "*late_rank*", separated
 by colons. A case that needs what this host lacks skips with the reason; scripts/totals.py decides whether that is allowed.
 
-Cases of e2e measure real jobs, which other users of a shared machine can stall as well. Up to MOST_REPEATED of them that
+Cases of e2e and jobs run real jobs, which other users of a shared machine can stall as well. Up to MOST_REPEATED of them that
 failed run a second time, after all others. scripts/totals.py names each that needed it, with the first failure; if more failed, none is
 repeated.
 """
@@ -22,7 +22,7 @@ import unittest
 from xml.etree import ElementTree
 
 TESTS = pathlib.Path(__file__).resolve().parent
-REPEATED_SUITES = {"e2e"}
+REPEATED_SUITES = {"e2e", "jobs"}
 MOST_REPEATED = 3
 
 

@@ -55,8 +55,8 @@ struct st_python_traceback {
   __s32 line;
 };
 
-/* A frame's code object, and the objects that it points to, each as far as it could be read: from the address on, so
- * many bytes. */
+/* A frame's code object, and the objects that it points to, each as far as it could be read, from its
+ * beginning. */
 struct st_python_frame {
   __u64 code;
   __u64 file;

@@ -25,7 +25,7 @@ struct st_user {
   __u64 sequences_made;      /* entries of the map `sequences` */
   __s64 connections;         /* entries of the map `connections` whose sockets are open */
   __u32 drops_round;         /* of user space's looks, in which ... */
-  __u32 drops;               /* ... so many entries of the map `drops` were made */
+  __u32 drops;               /* ... the number of entries of the map `drops` that were made */
 };
 
 ST_STATIC_ASSERT(ST_LOSS_COUNT == 8, "a mask bounds an index");

@@ -12,6 +12,7 @@
 
 #include "model/events/tcp.h"
 #include "model/operation.h"
+#include "stacks/rank_stacks.h"
 
 namespace stalltrace::autopsy {
 
@@ -92,9 +93,11 @@ struct RankState {
   std::optional<int32_t> local_size;  // number of the job's ranks on this node
   std::string problem;                // why the process was not readable; empty: it was
   RunState run_state = RunState::kAlive;
-  pid_t debugger = 0;    // with kDebugged; 0: unknown
-  std::string location;  // of the main thread: "in load_batch at data.py:212", "in futex"
-  std::string activity;  // what it does there: "reading FIFO /data/in", "running"
+  pid_t debugger = 0;  // with kDebugged; 0: unknown
+  // Of the thread inside of a Python call, else of the main thread:
+  std::string location;                       // "in load_batch at data.py:212", "in futex"
+  std::optional<stacks::CallSite> call_site;  // of `location`; nullopt: it runs no Python, `location` is a wait
+  std::string activity;                       // what it does there: "reading FIFO /data/in", "running"
   std::optional<OpenCall> call;
   bool call_known = false;   // `call` was searched for with success: nullopt then means that it is outside of all
   std::string call_problem;  // why it is not known

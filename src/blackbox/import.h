@@ -21,8 +21,10 @@ struct ImportSummary {
   uint64_t open = 0;
 };
 
-/// Reads every file once and delivers its rows; duplicates in `paths` are read once. A file that can't be read is left
-/// out, and `note` gets the reason; it is an error if none can be read. Holds all files' events in memory.
+/// Delivers the rows of every file; duplicates in `paths` are delivered once. A file that can't be read is left out,
+/// and `note` gets the reason; it is an error if none can be read. Reads all files twice: first who wrote them, by
+/// which clock, and who outlived whom, then their events, those of one file at a time in memory. A file has at most 512
+/// MiB.
 Result<ImportSummary> import_profiler_files(std::span<const std::string> paths, EventSink& sink,
                                             const std::function<void(const Error&)>& note,
                                             CommandLines commands = CommandLines::kRedacted);

@@ -3,9 +3,13 @@
 #include "blackbox/import.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <map>
+#include <span>
+#include <variant>
 
 #include "blackbox/testing/made_profiler_file.h"
 #include "model/memory_source.h"
@@ -311,7 +315,7 @@ st_box_event hanging() {
 }
 
 /// NCCL reports a death to the other ranks immediately, and they abort.
-TEST_F(ImportFiles, WhoeverLeftACommunicatorOpenThatOthersEndedAfterwardsHasDied) {
+TEST_F(ImportFiles, ARankThatLeftACommunicatorOpenWhichOthersEndedAfterwardsHasDied) {
   for (const int64_t ended_after_ns : {400'000'000, -1}) {
     MadeProfilerFile dead = file_of(11, 0);
     dead.put(1, hanging(), ST_BOX_ENDED);
@@ -402,6 +406,70 @@ TEST_F(ImportFiles, WhatCannotBeReadIsNamedAndLeftOut) {
   ASSERT_EQ(notes_.size(), 1);
   golden::expect_text(notes_[0], {{folder_, "FOLDER"}});
   EXPECT_FALSE(import({save(bad, "bad")})) << "nothing is left";
+}
+
+/// Open files and events are those of one file at a time.
+TEST_F(ImportFiles, ManyFilesTakeTheMemoryOfOne) {
+  constexpr uint32_t kFiles = 200;
+  constexpr uint64_t kCalls = 1024;
+  std::vector<std::string> paths;
+  for (uint32_t number = 0; number < kFiles; ++number) {
+    MadeProfilerFile file = file_of(1000 + number, static_cast<int32_t>(number));
+    file.resize(MadeProfilerFile::kSlots, kCalls);
+    for (uint64_t call = 0; call < kCalls; ++call) {
+      file.append(MadeProfilerFile::collective(call, 2 * kSecond + call * 1000, 2 * kSecond + call * 1000 + 500));
+    }
+    paths.push_back(save(file, std::to_string(number)));
+  }
+  class Counted final : public EventSink {
+   public:
+    void accept(Event event) override {
+      calls_ += std::holds_alternative<Collective>(event) ? 1 : 0;
+      most_bytes_ = std::max(most_bytes_, ::mallinfo2().uordblks);
+    }
+    size_t calls_ = 0;
+    size_t most_bytes_ = 0;
+  };
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = 64, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto refused = [this](const Error& error) { notes_.push_back(error.what); };
+  Counted one;
+  ASSERT_TRUE(import_profiler_files(std::span(paths).first(1), one, refused));
+  Counted all;
+  const auto summary = import_profiler_files(paths, all, refused);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(summary);
+  EXPECT_TRUE(notes_.empty()) << notes_.front();
+  EXPECT_EQ(summary->processes, kFiles);
+  EXPECT_EQ(all.calls_, kFiles * kCalls);
+  EXPECT_LT(all.most_bytes_, one.most_bytes_ + kFiles * 4096) << "events of earlier files are kept";
+}
+
+TEST_F(ImportFiles, AFileThatIsTooLargeIsLeftOutWithWhatToDo) {
+  MadeProfilerFile large;
+  large.header.ring_capacity = 8U << 20;  // 1 GiB of records, of which none is on the disk
+  large.header.file_bytes = large.header.ring_offset + large.header.ring_capacity * sizeof(st_box_event);
+  const std::string path = save(large, "large");
+  std::filesystem::resize_file(path, large.header.file_bytes);
+  const auto refused = import_profiler_files(std::span(&path, 1), rows_, [](const Error&) {});
+  ASSERT_FALSE(refused);
+  golden::expect_text(refused.error().what + "; " + refused.error().remedy, {{folder_, "FOLDER"}});
+}
+
+/// The process's signs of life move with its clock.
+TEST_F(ImportFiles, ADeathIsByTheClockThatWasChosen) {
+  MadeProfilerFile dead = file_of(11, 0);
+  MadeProfilerFile later = file_of(12, 1);
+  later.header.anchors[0].realtime_ns += 500;
+  later.header.anchored_ns += 1;
+  dead.append(MadeProfilerFile::collective(0, 2 * kSecond, 3 * kSecond));
+  later.append(MadeProfilerFile::collective(0, 2 * kSecond, 9 * kSecond));
+  ASSERT_TRUE(import({save(dead, "a"), save(later, "b")}));
+  const auto processes = *rows_.processes();
+  ASSERT_EQ(processes.size(), 2);
+  EXPECT_EQ(processes[0].exit_ns, 1'769'827'622'000'000'500);
 }
 
 TEST_F(ImportFiles, ImpossibleNumbersAreUnknown) {

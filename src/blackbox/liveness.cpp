@@ -26,6 +26,13 @@ std::optional<int64_t> Liveness::NewestTwo::of_others(size_t process) const {
   return std::nullopt;
 }
 
+void ProcessActivity::move_by(int64_t offset_ns) {
+  last_active_ns += offset_ns;
+  for (auto& [hash, ended_ns] : ended) {
+    ended_ns += offset_ns;
+  }
+}
+
 size_t Liveness::add(ProcessActivity process) {
   const size_t number = processes_.size();
   any_alive_ = any_alive_ || process.alive;

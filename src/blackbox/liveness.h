@@ -28,6 +28,9 @@ struct ProcessActivity {
   bool has_open_communicator = false;
   std::vector<uint64_t> open;                       // NCCL's hashes of open communicators
   std::vector<std::pair<uint64_t, int64_t>> ended;  // those that ended normally, and when
+
+  /// By another clock offset.
+  void move_by(int64_t offset_ns);
 };
 
 class Liveness {

@@ -22,7 +22,7 @@ std::optional<int> refuse_command(const std::vector<std::string>& command, Conso
 }
 
 Flag Waits::flag() {
-  return hidden(duration_flag("--patience", "wait so long for what records the command", &time_ns_));
+  return hidden(duration_flag("--patience", "wait that long for what records the command", &time_ns_));
 }
 
 launch::Patience Waits::patience() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,10 @@ struct Gathered {
   int64_t moved_bytes = 0;         // over the network, compressed
 };
 
+/// Asks all nodes at once, on the calling thread, and returns at the latest after `client.limit`. Never fails as a
+/// whole: a node is in `failed` if its answers end in an error or in none, if it serves no recording or one that can't
+/// be read, or if its recordings take more than what is left of `most_bytes` (of several nodes one may take a quarter).
+/// The files belong to the caller, who removes them with the folder; those of a failed node are removed here.
 Gathered gather_recordings(std::span<const NodeAddress> nodes, const GatherOptions& options);
 
 }  // namespace stalltrace::fleet

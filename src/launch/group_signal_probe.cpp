@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr const char* kName = "signal-witness";
+constexpr const char* kName = "signal-watch";
 constexpr int kAnswerMs = 1000;
 
 /// Takes another name, so that a user who signals processes by our name, or by words of our command line, reaches only

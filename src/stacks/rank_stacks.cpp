@@ -12,15 +12,22 @@
 #include "stacks/output/describe.h"
 
 namespace stalltrace::stacks {
-std::string location_of(const ThreadStack& thread) {
-  const auto& frames = thread.python ? thread.python->frames : std::vector<PythonFrame>();
-  if (frames.empty()) {
-    return describe_wait(thread);
+
+std::optional<CallSite> call_site_of(const ThreadStack& thread) {
+  if (!thread.python || thread.python->frames.empty()) {
+    return std::nullopt;
   }
-  const PythonLocation location = location_in(frames);
+  const PythonLocation location = location_in(thread.python->frames);
   const std::string_view file = std::string_view(location.own->file).substr(location.own->file.rfind('/') + 1);
   const std::string line = location.own->line ? fmt::format(":{}", *location.own->line) : "";
-  return fmt::format("in {} at {}{}", printable(short_function(*location.called)), printable(file), line);
+  return CallSite{.function = printable(short_function(*location.called)), .line = printable(file) + line};
+}
+
+std::string to_text(const CallSite& site) { return fmt::format("in {} at {}", site.function, site.line); }
+
+std::string location_of(const ThreadStack& thread) {
+  const std::optional<CallSite> site = call_site_of(thread);
+  return site ? to_text(*site) : describe_wait(thread);
 }
 
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {
@@ -43,9 +50,9 @@ std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {
       continue;
     }
     FoldedJob& folded = result.emplace_back(FoldedJob{.job = job, .locations = {}});
-    for (auto& [location, at_place] : locations) {
-      std::ranges::sort(at_place.ranks);
-      folded.locations.push_back(std::move(at_place));
+    for (auto& [location, ranks_there] : locations) {
+      std::ranges::sort(ranks_there.ranks);
+      folded.locations.push_back(std::move(ranks_there));
     }
     std::ranges::stable_sort(folded.locations, [](const FoldedRanks& a, const FoldedRanks& b) {
       return a.ranks.size() != b.ranks.size() ? a.ranks.size() > b.ranks.size() : a.ranks < b.ranks;

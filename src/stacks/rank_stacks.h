@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stacks of a job's ranks on this host, folded by place.
+// The stacks of a job's ranks on this host, folded by location.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct RankStacks {
   std::vector<RankStacks> children;
 };
 
-/// Ranks whose main threads are at the same place.
+/// Ranks whose main threads are at the same location.
 struct FoldedRanks {
   std::vector<int32_t> ranks;  // ascending
   std::string location;        // "in all_reduce at train.py:88"
@@ -32,9 +32,20 @@ struct FoldedJob {
   std::vector<FoldedRanks> locations;  // largest group first
 };
 
-/// A thread's place in the program's own terms: the innermost frame outside installed packages, with the package
-/// function that it called: "in all_reduce at train.py:88", "in load_batch at data.py:212". Without Python frames, the
-/// call it is blocked in. Printable.
+/// A thread's location in its Python program's own terms: the innermost frame outside installed packages, with the
+/// package function that it called. Printable.
+struct CallSite {
+  std::string function;  // "all_reduce"; where nothing was called, the frame's own function
+  std::string line;      // "train.py:88"; "train.py" where the number is not known
+
+  bool operator==(const CallSite&) const = default;
+};
+/// nullopt: no Python frames.
+std::optional<CallSite> call_site_of(const ThreadStack& thread);
+/// "in all_reduce at train.py:88"
+std::string to_text(const CallSite& site);
+
+/// The thread's call site as text; without one, the call it is blocked in: "in futex". Printable.
 std::string location_of(const ThreadStack& thread);
 
 /// Every job with several ranks among these; processes without a rank are left out.

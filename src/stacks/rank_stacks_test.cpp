@@ -63,7 +63,15 @@ TEST(LocationOf, WithoutPythonWhatItWaitsFor) {
   ThreadStack thread{.tid = 1, .name = "rank", .state = 'S'};
   thread.blocked = Blocked{.call = SystemCall{.number = SYS_futex}};
   EXPECT_EQ(location_of(thread), "in futex");
+  EXPECT_EQ(call_site_of(thread), std::nullopt);
   EXPECT_EQ(location_of(thread_at({{"f\x1b[2J", "a\nb.py", 1}})), "in f?[2J at a?b.py:1");
+}
+
+TEST(CallSiteOf, NamesTheCalledFunctionAndTheProgramsOwnLine) {
+  EXPECT_EQ(call_site_of(thread_at(in_all_reduce())), (CallSite{"all_reduce", "train.py:88"}));
+  EXPECT_EQ(call_site_of(thread_at({{"main.<locals>.b", "job.py", std::nullopt}})), (CallSite{"b", "job.py"}));
+  EXPECT_EQ(call_site_of(thread_at({{"f\x1b[2J", "a\nb.py", 1}})), (CallSite{"f?[2J", "a?b.py:1"}));
+  EXPECT_EQ(call_site_of(thread_at({})), std::nullopt);
 }
 
 TEST(FoldedLine, TheMostRanksFirst) {
@@ -137,7 +145,7 @@ TEST(StacksJson, HasWhatTheTextHas) {
   const auto json = stacks_json({{rank, rank_at(1, in_loader())}});
   EXPECT_EQ(json["jobs"][0]["line"], "rank 0 in all_reduce at train.py:88, rank 1 in load_batch at data.py:212");
   EXPECT_EQ(json["processes"][0]["python"], "3.11.2");
-  EXPECT_EQ(json["processes"][0]["place"], "in all_reduce at train.py:88");
+  EXPECT_EQ(json["processes"][0]["location"], "in all_reduce at train.py:88");
   EXPECT_EQ(json["processes"][0]["threads"][0]["python"]["frames"][1]["line"], 88);
   EXPECT_TRUE(json["processes"][0]["threads"][0]["python"]["holds_gil"].is_null());
   EXPECT_EQ(json["processes"][0]["children"][0]["error"]["remedy"], "try again");

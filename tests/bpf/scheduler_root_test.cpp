@@ -53,7 +53,7 @@ TEST_F(SchedulerRoot, AProcessStillStoppedAtTheEndIsAnOpenWait) {
   EXPECT_TRUE(open);
 }
 
-TEST_F(SchedulerRoot, WhoeverRanInsteadIsNamed) {
+TEST_F(SchedulerRoot, WhatRanInsteadIsNamed) {
   Trace trace;
   Job job({.cpus = {0}});
   job.must("init 2 0");

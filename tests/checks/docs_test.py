@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/cli.md lists every verb and flag of the program, and no others."""
+"""docs/cli.md lists every subcommand and flag of the program, and no others; README's table every subcommand."""
 
 import functools
 import json
@@ -38,6 +38,24 @@ class Documents(Case):
             self.assertIn(verb, help_pages.verbs())
             for flag in re.findall(r"^\| `(--[a-z-]+)", section_of(verb), re.MULTILINE):
                 self.assertIn(flag, help_pages.flags(verb), f"docs/cli.md: {verb}")
+
+    def test_the_readme_lists_every_subcommand_and_no_other(self):
+        table = re.search(r"^\| subcommand \|.*?\n\n", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
+        listed = [name for cell in re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE) for name in re.findall(r"`([a-z]+)`", cell)]
+        self.assertCountEqual(listed, {verb.split()[0] for verb in help_pages.verbs()} - {"help", "version"})
+
+    def test_terms_are_those_of_the_code(self):
+        """Both tables have the same words for the same thing; that of the documents has fewer rows, and shorter ones."""
+        tables = []
+        for page in (ROOT / "docs" / "README.md", ROOT / "src" / "README.md"):
+            section = re.search(r"^## Terms$(.*?)(?=^## |\Z)", page.read_text(), re.MULTILINE | re.DOTALL)[1]
+            rows = [(term, meaning) for term, meaning in re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", section, re.MULTILINE) if term != "term"]
+            tables.append({word: meaning for term, meaning in rows for word in term.split(", ")})
+        users, code = tables
+        self.assertGreater(len(users), 15)
+        self.assertEqual(sorted(set(users) - set(code)), [])
+        differing = {word for word in users if users[word] != code[word]}
+        self.assertEqual(differing, {"location", "profiler file"})  # what only the code knows is left out
 
     def test_the_pages_that_the_readme_names_exist(self):
         for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):

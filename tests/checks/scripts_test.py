@@ -101,9 +101,20 @@ class Words(Case):
         self.need_program("git")
         for text, words in [("// It tells who died.\n", ["tells"]), ("int told_by;\n", ["told"]),
                             ("class LaneTable;\n", ["lane"]), ("st_box_event box;\n", ["box"]),
-                            ("// Stalls of one cause and place.\n", ["place"])]:
+                            ("// Stalls of one cause and place.\n", ["place"]),
+                            ("// Whoever reads so many bytes.\n", ["whoever", "so many"]),
+                            ('json["place"] = {{"said_ms", 1}};\n', ["place", "said"])]:
             with self.subTest(text=text):
                 self.assertEqual(self.found("a.h", text), (1, words))
+
+    def test_some_words_are_found_only_in_what_users_read(self):
+        self.need_program("git")
+        words = "the verb waits so long; choose another place; say which"
+        found = (1, ["verb", "place", "so long", "say"])
+        self.assertEqual(self.found("a.md", f"{words}\n"), found)
+        self.assertEqual(self.found("a.md", "nothing\n") and self.found("b.cpp", f'print("{words}");\n')[1], found[1])
+        (self.folder / "src" / "b.cpp").unlink()
+        self.assertEqual(self.found("c.cpp", f"// {words}\n#include \"cli/verbs/a.h\"\n"), (0, []))
 
     def test_other_words_pass(self):
         self.need_program("git")

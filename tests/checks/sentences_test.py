@@ -62,7 +62,7 @@ class Sentences(Case):
         self.assertNotRegex("Rank 1 is in f (aXpy:1)", sentence("where rank 1 is", reading="f (a.py:1)"))
 
     def test_no_python_test_has_its_own(self):
-        for path in sorted(ROOT.glob("tests/cli/*_test.py")) + sorted(ROOT.glob("tests/e2e/*_test.py")):
+        for path in sorted(path for folder in ("cli", "e2e", "jobs") for path in ROOT.glob(f"tests/{folder}/*_test.py")):
             lines = list(prose_in(ast.parse(path.read_text())))
             self.assertEqual(lines, [], f"{path.relative_to(ROOT)}: use assert_says() and sentences.txt")
 

@@ -4,13 +4,16 @@
 information (BTF).
 """
 
+import json
 import os
 import subprocess
 
 import job_test
 import recordings
 from launcher import Launcher
-from stalltrace import BUILD, FAILED, FINDINGS, Case, run
+from mcp_client import McpClient
+from servers import Served
+from stalltrace import BUILD, DONE, FAILED, FINDINGS, Case, run
 
 WITHOUT = BUILD / "tests" / "without_syscalls"
 LINUX_4_18, LINUX_5_10, RENAME_FLAGS = [(str(WITHOUT), what) for what in ("linux-4.18", "linux-5.10", "rename-flags")]
@@ -65,7 +68,7 @@ class Surroundings(OnLinux418, job_test.Surroundings):
 class UnitTests(Case):
     def test_child_processes_descriptors_and_signals(self):
         for prefix in (LINUX_4_18, LINUX_5_10):
-            for program, cases in ((BUILD / "src" / "base" / "test_base", "Subprocess.*:Descriptors.*:EndWatch.*"),
+            for program, cases in ((BUILD / "src" / "base" / "test_base", "Subprocess.*:Descriptors.*:EndWatch.*:HelperProcess.*"),
                                    (BUILD / "src" / "launch" / "test_launch", "GroupSignalProbe.*")):
                 with self.subTest(prefix=prefix, program=program.name):
                     result = run(f"--gtest_filter={cases}", program=program, prefix=prefix, environment={"GTEST_OUTPUT": ""})
@@ -150,6 +153,46 @@ class Reading(Case):
                                  "nccl_events ORDER BY rank, seq, op", "--format", "csv")) for name in ("plain", "old")]
         self.assertEqual(*reports)
         self.assertGreater(len(reports[0].splitlines()), 200)
+
+
+    def test_export(self):
+        for form in ("perfetto", "chrome"):
+            traces = []
+            for name, prefix in (("plain", ()), ("old", LINUX_4_18)):
+                out = self.folder / f"{name}.{form}"
+                self.done(run("export", self.recording, "--format", form, "--out", out, prefix=prefix))
+                traces.append(out.read_bytes())
+            self.assertEqual(*traces)
+
+    def test_push(self):
+        """The file has its name in the folder, and the same rows."""
+        folder = self.folder / "collected"
+        folder.mkdir()
+        self.done(run("push", self.recording, "--to", folder, prefix=LINUX_4_18))
+        pushed, = folder.glob("*.db")
+        rows = "SELECT * FROM nccl_events"
+        self.assertEqual(recordings.rows(pushed, rows), recordings.rows(self.recording, rows))
+
+    def test_preflight(self):
+        self.same("preflight", "--json")
+
+    def test_mcp(self):
+        answers = []
+        for prefix in ((), LINUX_4_18):
+            client = McpClient(self.recording, prefix=prefix)
+            self.addCleanup(client.close)
+            answers.append([client.call(tool)["structuredContent"] for tool in ("health", "findings")])
+            self.assertEqual(client.end(), (DONE, ""))
+        self.assertEqual(*answers)
+
+    def test_serve_and_its_clients(self):
+        served = Served(self.recording, "--listen", "127.0.0.1:0", prefix=LINUX_4_18)
+        self.addCleanup(served.close)
+        nodes = ("--nodes", served.address)
+        self.same("query", *nodes, "SELECT rank, seq FROM nccl_events ORDER BY rank, seq")
+        report = json.loads(self.done(run("explain", *nodes, "--json", prefix=LINUX_4_18)))
+        self.assertEqual(report["findings"], json.loads(self.done(run("explain", self.recording, "--json")))["findings"])
+        self.done(run("nodes", *nodes, prefix=LINUX_4_18))
 
 
 class Tracing(Case):

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from lab import LOUD, LabRun, place_of
+from lab import LOUD, LabRun, location_of
 from stalltrace import DONE, FINDINGS, ROOT, Case, run
 from unprivileged import run_as_nobody
 
@@ -24,8 +24,8 @@ class Faults(Case):
         return lab
 
     def assert_cause(self, lab, cause):
-        """Exactly this cause is reported; returns the place of the most expensive finding."""
-        said = [place_of(finding) for finding in lab.findings]
+        """Exactly this cause is reported; returns the location of the most expensive finding."""
+        said = [location_of(finding) for finding in lab.findings]
         self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, said)
         return lab.findings[0]
 
@@ -34,7 +34,7 @@ class Faults(Case):
         finding = self.assert_cause(lab, cause)
         node = lab.truth["nodes"][fault["rank"]]
         culprit = {"node": node["node"], "rank": node["rank"], "pid": node["pid"]}
-        self.assertEqual(finding["culprit"], culprit, place_of(finding))
+        self.assertEqual(finding["culprit"], culprit, location_of(finding))
         self.assertLess(finding["window"]["from_ns"], fault["to_ns"])
         self.assertGreater(finding["window"]["to_ns"], fault["from_ns"])
         self.assertGreater(finding["stall_ms"], 0)
@@ -42,7 +42,7 @@ class Faults(Case):
 
     def test_a_healthy_run_has_no_findings(self):
         lab = self.explain("none")
-        self.assertEqual([place_of(finding) for finding in lab.findings], [])
+        self.assertEqual([location_of(finding) for finding in lab.findings], [])
         self.assertTrue(lab.report["healthy"])
         self.assertEqual(lab.report["recording"]["ranks"], 4)
 
@@ -76,7 +76,7 @@ class PacketLoss(Case):
         self.assertGreater(fault["packets_dropped"], 0)
 
     def test_cause_and_place(self):
-        said = [place_of(finding) for finding in self.lab.findings]
+        said = [location_of(finding) for finding in self.lab.findings]
         self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, said)
         finding = self.lab.findings[0]
         culprit, link = finding["culprit"], finding["link"]
@@ -129,8 +129,8 @@ class PacketLoss(Case):
 
     def test_merged_says_the_same(self):
         report = json.loads(self.done(run("explain", self.merged, "--json")))
-        self.assertEqual([place_of(finding) for finding in report["findings"]],
-                         [place_of(finding) for finding in self.lab.findings])
+        self.assertEqual([location_of(finding) for finding in report["findings"]],
+                         [location_of(finding) for finding in self.lab.findings])
         self.assertEqual(run("explain", self.merged, "--exit-code").returncode, FINDINGS)
 
     def test_the_published_queries_run_verbatim(self):

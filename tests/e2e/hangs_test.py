@@ -3,7 +3,7 @@
 
 import re
 
-from lab import LabRun, place_of
+from lab import LabRun, location_of
 from stalltrace import Case
 
 SHORT = 60  # steps; the fault begins after a third of them
@@ -14,7 +14,7 @@ class Hangs(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", fault, steps=SHORT, more=more)
         self.assertTrue(lab.truth["faults"][0]["injected"])
-        said = [place_of(finding) for finding in lab.findings]
+        said = [location_of(finding) for finding in lab.findings]
         self.assertEqual(len(lab.findings), 1, said)
         finding, rank = lab.findings[0], lab.truth["faults"][0]["rank"]
         self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], said)
@@ -56,7 +56,7 @@ class Hangs(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=15,
                      more=("--timeout", "8s", "--", "--exchange", 1))
-        said = [place_of(finding) for finding in lab.findings]
+        said = [location_of(finding) for finding in lab.findings]
         self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], said)
         text = str(lab.findings[0])
         self.assertIn("deadlock", lab.findings[0]["summary"])

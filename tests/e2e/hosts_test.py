@@ -3,7 +3,7 @@
 
 import unittest
 
-from lab import LabRun, place_of
+from lab import LabRun, location_of
 from stalltrace import FAILED, USAGE, Case, run
 
 
@@ -24,7 +24,7 @@ class Hosts(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", fault, steps=steps, more=more)
         self.assertTrue(lab.truth["faults"][0]["injected"])
-        said = [f"{place_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
+        said = [f"{location_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
         self.assertTrue(said, "no finding")
         finding = lab.findings[0]
         self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], said)

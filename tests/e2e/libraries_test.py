@@ -7,7 +7,7 @@ import subprocess
 import time
 
 from job import Tracer
-from lab import LabRun, place_of
+from lab import LabRun, location_of
 from stalltrace import DONE, PROGRAM, Case
 
 REPORTED_WITHIN_NS = 5_000_000_000
@@ -113,8 +113,8 @@ class EachOnItsHost(Case):
         lab = LabRun(self.folder / "lab", fault, steps=80, more=more, workload=workload)
         self.assertTrue(lab.findings, lab.text)
         finding, fault = lab.findings[0], lab.truth["faults"][0]
-        self.assertEqual(finding["cause"], fault["cause"], place_of(finding))
-        self.assertEqual(finding["culprit"]["rank"], fault["rank"], place_of(finding))
+        self.assertEqual(finding["cause"], fault["cause"], location_of(finding))
+        self.assertEqual(finding["culprit"]["rank"], fault["rank"], location_of(finding))
         self.assertEqual(finding["culprit"]["pid"], lab.truth["nodes"][fault["rank"]]["pid"])
         instances = {}
         for node, (comm, seq, rank) in lab.rows(

@@ -8,7 +8,7 @@ import signal
 import time
 
 from job import Job, Tracer
-from lab import LabRun, place_of
+from lab import LabRun, location_of
 from stalltrace import DONE, Case, run
 
 REPORTED_WITHIN_NS = 5_000_000_000
@@ -23,16 +23,16 @@ class Live(Case):
         self.lab = LabRun(self.folder / "lab", fault, steps=steps, more=("--live", *more))
         return json.loads((self.folder / "lab" / "live.json").read_text())["findings"]
 
-    def expect(self, fault, *more, place, reported_by, steps=140):
+    def expect(self, fault, *more, location, reported_by, steps=140):
         """`reported_by`'s agent reported the fault's cause in time, and no agent reported much stall time of another
         cause.
         """
         reported = self.live(fault, *more, steps=steps)
         truth = self.lab.truth["faults"][0]
-        said = [f"{finding['reported_by']} {place_of(finding)}" for finding in reported]
+        said = [f"{finding['reported_by']} {location_of(finding)}" for finding in reported]
         right = [finding for finding in reported if finding["cause"] == truth["cause"]]
         self.assertTrue(right, said)
-        self.assertTrue(all(place(finding) for finding in right), said)
+        self.assertTrue(all(location(finding) for finding in right), said)
         onset_ns = truth["intervals"][0]["from_ns"]
         first = min(right, key=lambda finding: finding["detected_ns"])
         self.assertEqual(first["reported_by"], reported_by, said)
@@ -44,19 +44,19 @@ class Live(Case):
 
     def test_a_late_rank_by_its_own_agent(self):
         self.expect("late_rank:rank=1,ms=80", steps=120, reported_by="node1",
-                    place=lambda finding: finding["culprit"]["rank"] == 1)
+                    location=lambda finding: finding["culprit"]["rank"] == 1)
         # Once all recordings are together, each agent's `unknown` has its cause.
         self.assertEqual({(finding["cause"], finding["culprit"]["rank"]) for finding in self.lab.findings}, {("late_rank", 1)})
 
     def test_a_lossy_link_by_the_senders_agent(self):
-        finding = self.expect("packet_loss:rank=2,peer=1,direction=link,percent=2", place=lambda finding: finding["link"]["src_rank"] == 1,
+        finding = self.expect("packet_loss:rank=2,peer=1,direction=link,percent=2", location=lambda finding: finding["link"]["src_rank"] == 1,
                               reported_by="node1")
         rows = self.lab.rows("SELECT cause, src_rank, detected_ns FROM finding ORDER BY 1")
         self.assertIn(("packet_loss", 1, finding["detected_ns"]), [row for node, row in rows if node["node"] == "node1"])
 
     def test_a_rank_that_stays_away_by_its_own_agent(self):
         finding = self.expect("missing_collective:rank=2", "--timeout", "8s", steps=60, reported_by="node2",
-                              place=lambda finding: finding["culprit"]["rank"] == 2)
+                              location=lambda finding: finding["culprit"]["rank"] == 2)
         self.assert_says("a rank has not entered", finding["summary"])
 
     def test_a_healthy_job_has_no_live_finding(self):

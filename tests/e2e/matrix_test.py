@@ -30,7 +30,7 @@ class Matrix(Case):
         table = self.done(self.campaign(1))
         first = self.draws()
         self.assertEqual([draw["verdict"] for draw in first], ["right"], first)
-        self.assertEqual(first[0]["faults"][0]["said"], "process_stopped")
+        self.assertEqual(first[0]["faults"][0]["reported"], "process_stopped")
         self.assertGreater(first[0]["faults"][0]["cost_ms"], 500)
         self.assertIn("| process_stopped 1 s | loud | 1 | 1 | 0 | 0 | 0 |", table)
         self.assertEqual((self.out / "matrix.md").read_text(), table)

@@ -4,7 +4,7 @@
 import pathlib
 import tempfile
 
-from lab import LabRun, place_of
+from lab import LabRun, location_of
 from stalltrace import BUILD, FAILED, Case, run
 
 
@@ -13,7 +13,7 @@ class Network(Case):
         self.need_root()
         lab = LabRun((folder or self.folder) / "lab", fault, steps=steps, more=("--timeout", timeout))
         self.assertTrue(lab.truth["faults"][0]["injected"])
-        said = [f"{place_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
+        said = [f"{location_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
         self.assertTrue(said, "no finding")
         first, *others = lab.findings
         self.assertEqual(first["cause"], lab.truth["faults"][0]["cause"], said)

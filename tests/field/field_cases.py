@@ -18,7 +18,7 @@ import time
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parent.parent
-sys.path[1:1] = [str(TESTS / "support"), str(TESTS / "e2e")]
+sys.path[1:1] = [str(TESTS / "support"), str(TESTS / "e2e"), str(TESTS / "jobs")]
 
 from judging import RIGHT, SILENT, WRONG, Verdict, judge  # noqa: E402
 from playing import play  # noqa: E402
@@ -45,7 +45,7 @@ def tested(row):
     unittest.defaultTestLoader.loadTestsFromName(row.test).run(result)
     problems = [text.strip().splitlines()[-1] for _, text in result.failures + result.errors]
     problems += [f"skipped: {reason}" for _, reason in result.skipped]
-    return (Verdict(WRONG if problems else RIGHT, f"tests/e2e {row.test}", problems, [], None),
+    return (Verdict(WRONG if problems else RIGHT, row.test, problems, [], None),
             {"seconds": round(time.monotonic() - began, 1), "load": round(load, 1), "pressure": 0})
 
 

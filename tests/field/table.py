@@ -39,7 +39,7 @@ class Row:
     attaches_after: float | None = None  # seconds after the job's begin, when the trace begins; else it is there before
     detaches_after: float | None = None  # seconds after a fault that begins while it is traced, when the trace ends
     needs_cgroup: bool = False
-    test: str = ""  # a test of tests/e2e instead of all this: module.Class.test
+    test: str = ""  # a test of tests/e2e or tests/jobs instead of all this: module.Class.test
 
     @property
     def marks_fault(self):
@@ -230,7 +230,7 @@ def ends():
 
 
 def lines_of_python():
-    """Tests of tests/e2e: file, line and function of a rank that the others wait for."""
+    """Tests of tests/jobs: file, line and function of a rank that the others wait for."""
     tests = ("a_rank_that_sleeps", "a_data_loader_that_sleeps", "a_rank_that_collects_garbage", "a_rank_that_reads_a_slow_file",
              "a_rank_that_computes", "a_rank_that_reads_a_fifo_while_the_job_runs", "a_rank_that_reads_a_fifo_under_run")
     return [Row(f"line_{name}", test=f"python_lines_test.PythonLines.test_{name}") for name in tests]

@@ -51,6 +51,6 @@ def cpu_pressure_ms():
         return 0
 
 
-def place_of(finding):
+def location_of(finding):
     """A finding's location as text for messages."""
     return f"{finding['cause']} culprit={finding['culprit']} link={finding['link']}"

@@ -12,10 +12,10 @@ TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number":
 
 
 class McpClient:
-    """`stalltrace mcp FILE...`, with the methods of a client of 2026-07-28."""
+    """`stalltrace mcp FILE...`, with the methods of a client of 2026-07-28. `prefix`: a command that starts it."""
 
-    def __init__(self, *files):
-        self.process = subprocess.Popen([PROGRAM, "mcp", *map(str, files)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, *files, prefix=()):
+        self.process = subprocess.Popen([*prefix, PROGRAM, "mcp", *map(str, files)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.last_id = 0
 

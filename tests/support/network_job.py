@@ -8,6 +8,7 @@ import signal
 import subprocess
 
 from job import LIBRARIES, WORKLOAD, wait_until
+from processes import rank_environment
 from stalltrace import BUILD, ROOT
 
 PYTHON = "/usr/bin/python3"  # Debian's, which has torch
@@ -61,11 +62,9 @@ class NetworkJob:
 
     def start(self, rank):
         program = [WORKLOAD] if self.workload == "nccl" else [PYTHON, TORCH_TRAIN]
-        environment = {
-            **os.environ, **self.bugs(rank), "RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(self.ranks),
-            "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": f"{NETWORK}.1", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": self.prefix,
-            "NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
-            "LD_LIBRARY_PATH": str(LIBRARIES)}
+        more = {**self.bugs(rank), "TORCHELASTIC_RUN_ID": self.prefix, "GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1",
+                "LD_LIBRARY_PATH": str(LIBRARIES)}
+        environment = rank_environment(rank, self.ranks, 29500, more, address=f"{NETWORK}.1")
         self.spawn(["ip", "netns", "exec", self.namespace(rank), *program, *self.options, "--log", self.log(rank)], environment,
                    f"rank{rank}")
 

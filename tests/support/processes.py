@@ -15,15 +15,18 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def job_environment(ranks, port):
-    """The variables that torchrun would set for all ranks of a job on this host."""
-    return {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-            "NCCL_SOCKET_IFNAME": "lo"}
+def job_environment(ranks, port, address=None):
+    """The variables that torchrun would set for all ranks of a job on this host; with the `address` of rank 0, of a job with
+    a host for each rank, whose interface is eth0.
+    """
+    return {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": "1" if address else str(ranks), "MASTER_ADDR": address or "127.0.0.1",
+            "MASTER_PORT": str(port), "NCCL_SOCKET_IFNAME": "eth0" if address else "lo"}
 
 
-def rank_environment(rank, ranks, port, more=None):
+def rank_environment(rank, ranks, port, more=None, address=None):
     """The whole environment of one rank: the caller's, torchrun's variables, and `more`."""
-    return {**os.environ, **job_environment(ranks, port), "RANK": str(rank), "LOCAL_RANK": str(rank), **(more or {})}
+    return {**os.environ, **job_environment(ranks, port, address), "RANK": str(rank),
+            "LOCAL_RANK": "0" if address else str(rank), **(more or {})}
 
 
 def start_tracer(program, *words, log, seconds=30):

@@ -10,8 +10,8 @@ from stalltrace import PROGRAM
 class Served:
     """`stalltrace serve` on a port that the kernel chose. `lines` are those that it printed at its start."""
 
-    def __init__(self, *words, lines=1, environment=None):
-        self.process = subprocess.Popen([PROGRAM, "serve", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    def __init__(self, *words, lines=1, environment=None, prefix=()):
+        self.process = subprocess.Popen([*prefix, PROGRAM, "serve", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True, env=environment)
         self.lines = [self.process.stderr.readline() for _ in range(lines)]
         found = re.search(r"(https?)://\S+:(\d+)", self.lines[0])

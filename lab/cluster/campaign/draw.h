@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A campaign's draws: settings (a fault or none, at a dose) with places and times drawn from a seed. The same seed and
-// number give the same draw on every machine. Pure; any thread.
+// A campaign's draws: settings (a fault or none, at a dose) with locations and times drawn from a seed. The same seed
+// and number give the same draw on every machine. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace stalltrace::lab {
 enum class DrawKind : uint8_t {
   kHealthy,   // nothing was done: no finding
   kNotFault,  // normal behaviour that resembles a fault: no finding
-  kLoud,      // every fault is named, with its place
+  kLoud,      // every fault is named, with its location
   kQuiet,     // as loud, but it may stay unreported
   kCombined,  // two faults at once, masked, intermittent, during warm-up: as loud
 };

@@ -18,15 +18,15 @@ std::optional<double> read_number(const Json& json) {
 
 Json fault_json(const FaultScore& fault) {
   return {{"cause", fault.cause},
-          {"said", fault.reported},
+          {"reported", fault.reported},
           {"latency_ms", number(fault.latency_ms)},
           {"cost_ms", number(fault.cost_ms)},
-          {"said_ms", number(fault.said_ms)}};
+          {"reported_ms", number(fault.reported_ms)}};
 }
 
 FaultScore read_fault(const Json& json) {
-  return {json.at("cause").get<std::string>(), json.at("said").get<std::string>(), read_number(json.at("latency_ms")),
-          read_number(json.at("cost_ms")), read_number(json.at("said_ms"))};
+  return {json.at("cause").get<std::string>(), json.at("reported").get<std::string>(),
+          read_number(json.at("latency_ms")), read_number(json.at("cost_ms")), read_number(json.at("reported_ms"))};
 }
 
 DrawKind read_kind(const std::string& text) {

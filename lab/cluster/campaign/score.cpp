@@ -195,7 +195,7 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<Reported
     FaultScore named{.cause = fault.cause, .reported = finding->cause};
     if (faults.size() == 1 && cost_ms) {
       named.cost_ms = cost_ms;
-      named.said_ms = finding->stall_ms;
+      named.reported_ms = finding->stall_ms;
     }
     result.faults.push_back(std::move(named));
   }

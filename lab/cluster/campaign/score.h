@@ -49,7 +49,7 @@ Result<std::vector<ReportedFault>> read_findings(std::string_view json);
 bool names(const ReportedFault& reported, const TrueFault& fault);
 
 enum class DrawVerdict : uint8_t {
-  kRight,      // every fault is named with its place, and nothing else is reported
+  kRight,      // every fault is named with its location, and nothing else is reported
   kAbstained,  // nothing false is reported, but a fault is not named
   kWrong,      // something false is reported
   kCostless,   // nothing is reported about a fault of negligible cost
@@ -61,10 +61,10 @@ std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 /// One fault, and the findings about it.
 struct FaultScore {
   std::string cause;
-  std::string reported;              // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
-  std::optional<double> latency_ms;  // from its first effect until it was reported live
-  std::optional<double> cost_ms;     // its cost to the job, if known
-  std::optional<double> said_ms;     // the finding's cost
+  std::string reported;               // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
+  std::optional<double> latency_ms;   // from its first effect until it was reported live
+  std::optional<double> cost_ms;      // its cost to the job, if known
+  std::optional<double> reported_ms;  // the finding's cost
 };
 
 struct DrawScore {
@@ -82,7 +82,8 @@ inline constexpr double kWorthSayingMs = 250;
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
                 std::optional<double> cost_ms);
 
-/// Adds the delay until each fault was named, with its place, by any agent of one node, and the agents' false reports.
+/// Adds the delay until each fault was named, with its location, by any agent of one node, and the agents' false
+/// reports.
 void add_live(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported, DrawScore& score);
 
 }  // namespace stalltrace::lab

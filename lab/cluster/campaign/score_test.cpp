@@ -78,7 +78,7 @@ TEST(Score, OneFault) {
   EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kAbstained);
   EXPECT_EQ(score(late, {at_rank("unknown", 1)}, {}).faults.at(0).reported, "unknown");
   EXPECT_EQ(score(late, {at_rank("late_rank", 1), at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kRight);
-  EXPECT_EQ(score(late, {at_rank("late_rank", 2)}, {}).verdict, DrawVerdict::kWrong) << "the place";
+  EXPECT_EQ(score(late, {at_rank("late_rank", 2)}, {}).verdict, DrawVerdict::kWrong) << "the location";
   const DrawScore besides = score(late, {at_rank("late_rank", 1), at_link("packet_loss", 0, 1)}, {});
   EXPECT_EQ(besides.verdict, DrawVerdict::kWrong) << "right, and something false";
   EXPECT_THAT(besides.false_causes, ElementsAre("packet_loss"));
@@ -100,7 +100,7 @@ TEST(Score, Cost) {
   reported.stall_ms = 110;
   const DrawScore scored = score({fault("late_rank", 1)}, {reported}, 100);
   EXPECT_EQ(scored.faults.at(0).cost_ms, 100);
-  EXPECT_EQ(scored.faults.at(0).said_ms, 110);
+  EXPECT_EQ(scored.faults.at(0).reported_ms, 110);
   EXPECT_FALSE(score({fault("late_rank", 1)}, {reported}, {}).faults.at(0).cost_ms);
 }
 

@@ -49,8 +49,8 @@ struct Counts {
       if (fault.latency_ms) {
         latencies_ms.push_back(*fault.latency_ms);
       }
-      if (fault.cost_ms && fault.said_ms && *fault.cost_ms >= kJudgedCostMs) {
-        cost_errors.push_back((*fault.said_ms - *fault.cost_ms) / *fault.cost_ms);
+      if (fault.cost_ms && fault.reported_ms && *fault.cost_ms >= kJudgedCostMs) {
+        cost_errors.push_back((*fault.reported_ms - *fault.cost_ms) / *fault.cost_ms);
       }
     }
   }

@@ -25,10 +25,10 @@ DrawResult result(DrawKind kind, const std::string& setting, DrawVerdict verdict
 
 std::vector<DrawResult> campaign() {
   FaultScore reported{
-      .cause = "late_rank", .reported = "late_rank", .latency_ms = 900, .cost_ms = 1000, .said_ms = 1100};
+      .cause = "late_rank", .reported = "late_rank", .latency_ms = 900, .cost_ms = 1000, .reported_ms = 1100};
   FaultScore costly{
-      .cause = "late_rank", .reported = "late_rank", .latency_ms = 1500, .cost_ms = 1000, .said_ms = 1300};
-  FaultScore small{.cause = "late_rank", .reported = "late_rank", .latency_ms = {}, .cost_ms = 50, .said_ms = 500};
+      .cause = "late_rank", .reported = "late_rank", .latency_ms = 1500, .cost_ms = 1000, .reported_ms = 1300};
+  FaultScore small{.cause = "late_rank", .reported = "late_rank", .latency_ms = {}, .cost_ms = 50, .reported_ms = 500};
   return {
       result(DrawKind::kHealthy, "healthy", DrawVerdict::kRight),
       result(DrawKind::kHealthy, "healthy", DrawVerdict::kWrong, {}, {"unknown"}),
@@ -36,7 +36,7 @@ std::vector<DrawResult> campaign() {
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kRight, {costly}),
       result(DrawKind::kLoud, "late_rank 80 ms", DrawVerdict::kFailed),
       result(DrawKind::kLoud, "packet_loss 2 %", DrawVerdict::kCostless,
-             {{.cause = "packet_loss", .reported = "nothing", .latency_ms = {}, .cost_ms = 40, .said_ms = {}}}),
+             {{.cause = "packet_loss", .reported = "nothing", .latency_ms = {}, .cost_ms = 40, .reported_ms = {}}}),
       result(DrawKind::kQuiet, "late_rank 15 ms", DrawVerdict::kRight, {small}),
       result(DrawKind::kQuiet, "late_rank 15 ms", DrawVerdict::kAbstained,
              {{.cause = "late_rank", .reported = "nothing"}}),

@@ -30,9 +30,7 @@ std::string how_stopped(const RankState& rank) {
 }
 
 std::string stopped_at(const RankState& rank) {
-  return rank.call                          ? "; it was in " + call_text(rank)
-         : rank.location.starts_with("in ") ? "; it was " + rank.location
-                                            : "";
+  return rank.call ? "; it was in " + call_text(rank) : rank.call_site ? "; it was " + rank.location : "";
 }
 
 std::string remedy_for(const Job& job, const RankState& rank) {
@@ -171,8 +169,7 @@ void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::
              findings);
   } else if (foreign.empty() && !half_closed(job).empty()) {
     add_dead(job, absent, 0.75,
-             "no process here has these ranks, and whoever had the other ends of the job's connections closed them",
-             findings);
+             "no process here has these ranks, and the other ends of the job's connections were closed", findings);
   } else if (foreign.empty()) {
     notes.push_back(fmt::format("{} of {} are not on this host, and no connection shows where they are or were",
                                 ranks_text(absent), job.world_size()));

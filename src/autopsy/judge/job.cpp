@@ -16,12 +16,6 @@ namespace stalltrace::autopsy {
 namespace {
 
 constexpr size_t kNamed = 8;
-constexpr std::string_view kIn = "in ";
-
-/// A line of a Python program, not a system call.
-bool is_place(std::string_view location) {
-  return location.starts_with(kIn) && location.find(" at ") != std::string_view::npos;
-}
 
 }  // namespace
 
@@ -110,20 +104,20 @@ std::string Job::names(std::span<const size_t> ranks) const {
 }
 
 std::string Job::where(std::span<const size_t> ranks) const {
-  std::vector<std::pair<std::string, std::vector<size_t>>> places;
+  std::vector<std::pair<std::string, std::vector<size_t>>> locations;
   for (const size_t rank : ranks) {
     const RankState& state = last_.ranks[rank];
-    const std::string place = state.call ? "in " + call_text(state) : doing(rank);
-    const auto found = std::ranges::find(places, place, &std::pair<std::string, std::vector<size_t>>::first);
-    if (found == places.end()) {
-      places.push_back({place, {rank}});
+    const std::string location = state.call ? "in " + call_text(state) : doing(rank);
+    const auto found = std::ranges::find(locations, location, &std::pair<std::string, std::vector<size_t>>::first);
+    if (found == locations.end()) {
+      locations.push_back({location, {rank}});
     } else {
       found->second.push_back(rank);
     }
   }
   std::vector<std::string> parts;
-  for (const auto& [place, at_place] : places) {
-    parts.push_back(names(at_place) + " " + place);
+  for (const auto& [location, ranks_there] : locations) {
+    parts.push_back(names(ranks_there) + " " + location);
   }
   return fmt::format("{}", fmt::join(parts, "; "));
 }
@@ -133,7 +127,7 @@ std::string Job::doing(size_t rank) const {
   if (!state.problem.empty()) {
     return "not readable";
   }
-  return is_place(state.location) ? fmt::format("{}, {}", state.location, state.activity) : state.activity;
+  return state.call_site ? fmt::format("{}, {}", state.location, state.activity) : state.activity;
 }
 
 Culprit Job::culprit(size_t rank) const { return {context_.node, ranks()[rank].rank, ranks()[rank].pid}; }
@@ -182,11 +176,12 @@ Finding Job::finding(Cause cause, Severity severity, double confidence) const {
 }
 
 std::string call_text(const RankState& rank) {
-  const bool python = is_place(rank.location);
-  if (rank.location.starts_with("in " + rank.call->name + " at ")) {
-    return rank.location.substr(kIn.size());
+  if (!rank.call_site) {
+    return rank.call->name;
   }
-  return python ? fmt::format("{} ({})", rank.location.substr(kIn.size()), rank.call->name) : rank.call->name;
+  const auto& [function, line] = *rank.call_site;
+  return fmt::format("{} at {}{}", function, line,
+                     function == rank.call->name ? "" : fmt::format(" ({})", rank.call->name));
 }
 
 std::string waited_text(const Job& job) {

@@ -9,6 +9,7 @@
 namespace stalltrace::autopsy {
 namespace {
 
+using testing::at_call_site;
 using testing::JobLooks;
 
 std::string text_of(const JobVerdict& verdict) {
@@ -112,6 +113,27 @@ TEST(Judge, AStoppedRank) {
   EXPECT_EQ(verdict.findings[0].cause, Cause::kProcessStopped);
   EXPECT_EQ(verdict.findings[0].culprit->rank, 1);
   golden::expect_text(text_of(verdict));
+}
+
+/// A path with " at " in it is no line of a Python program.
+TEST(Judge, AWaitIsNoCallSiteWhateverItsTextIs) {
+  JobLooks looks(4);
+  looks.both(1, [](RankState& state) {
+    state.run_state = RunState::kStopped;
+    state.call.reset();
+    state.location = "in read of descriptor 5, /data/at rest at home";
+    state.call_site.reset();
+    state.activity = "reading /data/at rest at home";
+  });
+  golden::expect_text(text_of(looks.verdict()));
+}
+
+TEST(Judge, TheCallIsNamedWhereTheProgramCalledAnother) {
+  JobLooks looks(4);
+  for (const int rank : {0, 1, 2, 3}) {
+    looks.both(rank, [](RankState& state) { at_call_site(state, {"synchronize", "train.py:90"}); });
+  }
+  golden::expect_text(text_of(looks.verdict()));
 }
 
 TEST(Judge, ARankThatWasContinuedBetweenTheLooksIsNotStopped) {
@@ -254,7 +276,7 @@ TEST(Judge, RanksThatEndFollowTheOneThatHadEndedBefore) {
 TEST(Judge, RanksInDifferentCalls) {
   JobLooks looks(4);
   looks.both(3, [](RankState& state) {
-    state.location = "in barrier at train.py:99";
+    at_call_site(state, {"barrier", "train.py:99"});
     state.call = OpenCall{"barrier", Operation::kBarrier, Witness::kPython};
   });
   const JobVerdict verdict = looks.verdict();

@@ -111,6 +111,12 @@ std::optional<OpenCall> python_call(const ThreadStack& thread) {
   return std::nullopt;
 }
 
+void locate(RankState& state, const ThreadStack& thread) {
+  state.location = stacks::location_of(thread);
+  state.call_site = stacks::call_site_of(thread);
+  state.activity = stacks::describe_activity(thread);
+}
+
 class RankReader {
  public:
   explicit RankReader(const Procfs& procfs) : procfs_(procfs) {}
@@ -123,13 +129,11 @@ class RankReader {
     }
     state.run_state = run_state_of(procfs_, process);
     state.debugger = state.run_state == RunState::kDebugged ? debugger_of(procfs_, rank.pid) : 0;
-    state.location = stacks::location_of(*main);
-    state.activity = stacks::describe_activity(*main);
+    locate(state, *main);
     for (const ThreadStack& thread : process.threads) {  // the main thread first
       if ((state.call = python_call(thread))) {
         state.call_known = true;
-        state.location = stacks::location_of(thread);
-        state.activity = stacks::describe_activity(thread);
+        locate(state, thread);
         return;
       }
     }

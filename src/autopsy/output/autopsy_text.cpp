@@ -23,8 +23,7 @@ std::string where(const RankState& rank) {
   if (!rank.problem.empty()) {
     return "not readable: " + rank.problem;
   }
-  const bool has_place = rank.location.starts_with("in ") && rank.location.find(" at ") != std::string::npos;
-  std::string text = has_place ? fmt::format("{}, {}", rank.location, rank.activity) : rank.activity;
+  std::string text = rank.call_site ? fmt::format("{}, {}", rank.location, rank.activity) : rank.activity;
   if (rank.run_state == RunState::kFrozen) {
     text = "frozen by its cgroup, " + text;
   }

@@ -23,7 +23,7 @@ using SocketsByInode = std::map<uint64_t, TcpSocket>;
 /// kernel.
 Result<SocketsByInode> sockets_of_namespace(const Procfs& procfs, pid_t pid);
 
-/// Inodes of the sockets among the process's descriptors, at most so many descriptors of it. Errors: kNoPrivilege,
+/// Inodes of the sockets among the process's descriptors, of which a bounded number is looked at. Errors: kNoPrivilege,
 /// kNotFound.
 Result<std::set<uint64_t>> held_sockets(const Procfs& procfs, pid_t pid);
 

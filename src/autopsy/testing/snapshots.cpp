@@ -27,13 +27,18 @@ TcpSocket end_of(int rank, int from, int to) {
 
 }  // namespace
 
+void at_call_site(RankState& state, const stacks::CallSite& site) {
+  state.location = to_text(site);
+  state.call_site = site;
+}
+
 JobLooks::JobLooks(int ranks) : looks_(2) {
   constexpr int64_t kWatched = 3;
   for (size_t look = 0; look < looks_.size(); ++look) {
     looks_[look].taken_ns = (100 + static_cast<int64_t>(look) * kWatched) * kNsPerSecond;
     for (int rank = 0; rank < ranks; ++rank) {
       RankState state{.pid = 4000 + rank, .start_ticks = 77, .job = "train", .rank = rank, .world_size = ranks};
-      state.location = "in all_reduce at train.py:88";
+      at_call_site(state, {"all_reduce", "train.py:88"});
       state.activity = "waiting for another thread (futex)";
       state.call = OpenCall{"all_reduce", Operation::kAllReduce, Witness::kPython};
       state.call_known = true;
@@ -60,7 +65,7 @@ TcpSocket& JobLooks::socket(int look, int rank, int peer) {
 void JobLooks::leaves(int rank) {
   both(rank, [](RankState& state) {
     state.call.reset();
-    state.location = "in load_batch at data.py:212";
+    at_call_site(state, {"load_batch", "data.py:212"});
     state.activity = "reading FIFO /data/in";
   });
 }

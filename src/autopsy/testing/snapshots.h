@@ -10,6 +10,9 @@
 
 namespace stalltrace::autopsy::testing {
 
+/// Sets the location of a rank that runs Python.
+void at_call_site(RankState& state, const stacks::CallSite& site);
+
 class JobLooks {
  public:
   explicit JobLooks(int ranks);

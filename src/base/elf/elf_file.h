@@ -37,7 +37,7 @@ class ElfFile {
   /// `needles`.
   void each_name(uint32_t type, std::span<const std::string_view> needles,
                  const std::function<void(const Elf64_Sym& symbol, std::string_view name)>& take) const;
-  /// The file offset of so many bytes at an address, in a loaded segment that has all of `flags` (PF_X, ...); nullopt
+  /// The file offset of `bytes` bytes at an address, in a loaded segment that has all of `flags` (PF_X, ...); nullopt
   /// where no segment, or not the file, contains all of them.
   [[nodiscard]] std::optional<uint64_t> file_offset(uint64_t address, uint64_t bytes, uint32_t flags) const;
   [[nodiscard]] std::optional<Elf64_Phdr> first_code_segment() const;

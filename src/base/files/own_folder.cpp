@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/files/caller.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -29,7 +30,7 @@ namespace fs = std::filesystem;
 constexpr int kMostLinks = 40;  // the kernel's own limit
 constexpr int kFolderNamesTried = 100;
 constexpr int kDeepest = 32;
-constexpr const char* kElsewhere = "choose a place of your own with --out";
+constexpr const char* kElsewhere = "choose a folder of your own with --out";
 
 std::unexpected<Error> refuse(const std::string& path, const std::string& why, std::string remedy = kElsewhere) {
   return fail(fmt::format("{} is not used: {}", path, why), std::move(remedy), ErrorKind::kNoPrivilege);
@@ -224,7 +225,7 @@ Result<OwnFolder> OwnFolder::claim(const std::string& wanted, Readers readers) {
 }
 
 Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mode, const std::string& wanted) {
-  const char* variable = std::getenv("TMPDIR");
+  const char* variable = trusted_variable("TMPDIR");
   std::vector<std::string> parents = {"/tmp", "/var/tmp", "/dev/shm"};
   if (!wanted.empty()) {
     parents = {wanted};

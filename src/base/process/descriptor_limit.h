@@ -14,7 +14,7 @@ namespace stalltrace {
 /// inherited by its children.
 Status allow_open_files(size_t files, std::string_view what, std::string_view other_remedy);
 
-/// The same for who can do with fewer: raises the soft limit as far as the hard one allows, and returns it.
+/// For callers that work with fewer as well: raises the soft limit as far as the hard one allows, and returns it.
 size_t raise_open_files(size_t files);
 
 }  // namespace stalltrace

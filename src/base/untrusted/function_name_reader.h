@@ -49,7 +49,7 @@ class FunctionNameReader {
 };
 
 /// Both ways through the child's socket. Names are cut and made printable: the file may have subverted the child.
-/// nullopt if garbled, or not of so many offsets.
+/// nullopt if garbled, or of another number of offsets.
 std::string locations_to_bytes(std::span<const std::optional<CodeLocation>> locations);
 std::optional<FunctionNameReader::Locations> locations_from_bytes(std::string_view bytes, size_t offsets);
 

@@ -5,18 +5,17 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstring>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/process/descriptors.h"
 #include "base/untrusted/helper_child.h"
 #include "base/untrusted/sandbox.h"
 
@@ -89,14 +88,16 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   ::sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);  // Ctrl-C ends the parent, which closes the socket
   ::prctl(PR_SET_NAME, "stalltrace-file");
-  const int kept = ::fcntl(socket, F_DUPFD_CLOEXEC, kSocketInChild + 1);
+  if (::dup2(socket, kSocketInChild) < 0) {
+    ::_exit(1);
+  }
+  close_all_but(kSocketInChild);
   const int null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   for (const int standard : {0, 1, 2}) {
     ::dup2(null, standard);
   }
-  if (kept < 0 || ::dup2(kept, kSocketInChild) < 0 ||
-      ::syscall(SYS_close_range, kSocketInChild + 1, UINT_MAX, 0) != 0 || !die_with_parent(parent) ||
-      !unmap_shared_memory() || (rights == HelperProcess::Rights::kNone && !enter_sandbox(parent))) {
+  if (!die_with_parent(parent) || !unmap_shared_memory() ||
+      (rights == HelperProcess::Rights::kNone && !enter_sandbox(parent))) {
     ::_exit(1);
   }
   HelperMessage request;

@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <limits>
 #include <utility>
 
+#include "base/process/descriptors.h"
 #include "base/process/pipe.h"
 #include "base/python_frames.h"
 #include "base/text.h"
@@ -38,10 +38,7 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
   }
   // Closes inherited descriptors, which would outlive us in the helper: probes, and the output whose end somebody waits
   // for.
-  if (pipe > 0) {
-    ::close_range(0, static_cast<unsigned>(pipe) - 1, 0);
-  }
-  ::close_range(static_cast<unsigned>(pipe) + 1, std::numeric_limits<unsigned>::max(), 0);
+  close_all_but(pipe);
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH, &none);
   (void)::setpriority(PRIO_PROCESS, 0, kNice);

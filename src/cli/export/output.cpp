@@ -27,7 +27,7 @@ using trace_export::TraceSummary;
 /// Adds a remedy to an error of the output, which has none of its own.
 Status explained(Status status) {
   if (!status && status.error().remedy.empty() && status.error().kind == ErrorKind::kFailed) {
-    status.error().remedy = "free some disk space, or choose another place with --out";
+    status.error().remedy = "free some disk space, or choose another folder with --out";
   }
   return status;
 }

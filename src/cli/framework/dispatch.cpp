@@ -47,7 +47,7 @@ Error unknown_verb(Verbs verbs, const std::string& typed, std::string remedy) {
       .kind = ErrorKind::kUsage, .what = fmt::format("'{}' is not a subcommand", typed), .remedy = std::move(remedy)};
 }
 
-/// The error for a flag in the place of the verb.
+/// The error for a flag in the place of the subcommand.
 Error misplaced_flag(const std::string& typed) {
   constexpr std::string_view kVersion = "--version";
   const bool version = typed == "-v" || typed == "-V" || similar_name(typed, std::span(&kVersion, 1));

@@ -119,7 +119,7 @@ Flag choice_flag(std::string name, std::string help, std::vector<std::string> ch
   std::string value_name = fmt::format("{}", fmt::join(choices, "|"));
   auto assign = [choices = std::move(choices), target](std::string_view text) -> Status {
     if (std::ranges::find(choices, text) == choices.end()) {
-      return fail(fmt::format("'{}' is not known", text), fmt::format("say {}", fmt::join(choices, ", ")),
+      return fail(fmt::format("'{}' is not known", text), fmt::format("give {}", fmt::join(choices, ", ")),
                   ErrorKind::kUsage);
     }
     *target = text;
@@ -139,7 +139,7 @@ Flag integer_flag(std::string name, std::string value_name, std::string help, in
   auto assign = [low, high, target](std::string_view text) -> Status {
     ST_ASSIGN(const int64_t value, parse_integer(text));
     if (value < low || value > high) {
-      return fail(fmt::format("{} is out of range", value), fmt::format("say {} to {}", low, high), ErrorKind::kUsage);
+      return fail(fmt::format("{} is out of range", value), fmt::format("give {} to {}", low, high), ErrorKind::kUsage);
     }
     *target = value;
     return {};
@@ -240,6 +240,11 @@ Flag optional(Flag flag) {
 
 Flag hidden(Flag flag) {
   flag.hidden = true;
+  return flag;
+}
+
+Flag privileged(Flag flag) {
+  flag.privileged = true;
   return flag;
 }
 

@@ -10,6 +10,8 @@
 
 namespace stalltrace::cli {
 
+/// Parses only: a time relative to the first collective is resolved when the recording is read. A text that is no time
+/// is an error of usage (exit code 2) and leaves `*target` as it was, which must outlive the flag.
 Flag time_point_flag(std::string name, std::string help, std::optional<TimePoint>* target);
 
 }  // namespace stalltrace::cli

@@ -20,11 +20,16 @@
 
 namespace stalltrace::trace_export {
 
+/// Borrows everything it is given but the participants. One thread; `source`, `encoder` and TraceOptions::stopped are
+/// called on it.
 class Exporter {
  public:
   Exporter(EventSource& source, const Report& report, std::span<const NodeClock> clocks, const TraceOptions& options,
            TraceEncoder& encoder, Participants participants);
 
+  /// Called once. Reads each table in time order, collectives several times. Ends with the first error: of the source,
+  /// of the encoder's sink, kInterrupted where TraceOptions::stopped asks for it, kNotFound where none of the chosen
+  /// ranks is recorded. What was written until then is no complete trace: encoder.finish() was not called.
   Result<TraceSummary> run();
 
  private:

@@ -75,10 +75,14 @@ struct LoggedFile {
 /// The process of a line in the order of its file; kNone: none.
 inline constexpr size_t kNoProcess = static_cast<size_t>(-1);
 
+/// Used by one thread: read() for each file, then resolve() once.
 class Survey {
  public:
+  /// Adds the file to `files`. Fails only if it is no readable regular file; nothing is added then. Damaged lines, a
+  /// read that fails in the middle (LoggedFile::read_failed), and processes or communicators beyond what is kept
+  /// (LoggedFile::refused) are no errors.
   Status read(const std::string& path);
-  /// After the last file: who is who.
+  /// After the last file: who is who. Fills in the members that say so.
   void resolve();
 
   [[nodiscard]] std::vector<LoggedFile>& files() { return files_; }

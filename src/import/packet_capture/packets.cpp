@@ -67,7 +67,7 @@ uint64_t PacketReader::u64(std::string_view bytes, size_t at) const {
   return swapped_ ? __builtin_bswap64(value) : value;
 }
 
-/// The next bytes of the file; false if there are not so many. `at_end_` if there are none.
+/// The next bytes of the file; false if there are fewer. `at_end_` if there are none.
 bool PacketReader::take(size_t bytes, std::string_view& out) {
   if (end_ - at_ < bytes) {
     std::memmove(buffer_.data(), buffer_.data() + at_, end_ - at_);

@@ -4,7 +4,7 @@
 // that, the command starts, ends as it would have, and its exit code is returned; one line says what was lost.
 //
 //     launcher ---- the command (in the launcher's process group, with its terminal)
-//        |-------- signal-witness (group_signal_probe.h)
+//        |-------- signal-watch (group_signal_probe.h)
 //        '-------- st-tracer of `trace`, or st-evidence of `run` ---- st-tracer
 //                                                            '------- st-analysis, while something is explained
 #pragma once

@@ -119,7 +119,7 @@ Result<std::vector<std::string>> recordings_meant(Recordings& recordings, const 
 Result<std::string> one_recording_meant(Recordings& recordings, const HttpRequest& request) {
   ST_ASSIGN(std::vector<std::string> meant, recordings_meant(recordings, request));
   if (meant.size() > 1) {
-    return fail("several recordings are served: say which", "?recording=NAME; GET /v1/node lists them",
+    return fail("several recordings are served: name one", "?recording=NAME; GET /v1/node lists them",
                 ErrorKind::kUsage);
   }
   return std::move(meant.front());

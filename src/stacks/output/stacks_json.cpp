@@ -113,7 +113,7 @@ Json process_json(const RankStacks& one) {
       json["unnumbered"].push_back(python_json(thread));
     }
     json["notes"] = stacks.notes;
-    json["place"] = stacks.threads.empty() ? "" : location_of(stacks.threads.front());
+    json["location"] = stacks.threads.empty() ? "" : location_of(stacks.threads.front());
   }
   json["children"] = Json::array();
   for (const RankStacks& child : one.children) {
@@ -133,9 +133,9 @@ nlohmann::ordered_json stacks_json(std::span<const RankStacks> ranks) {
   for (const FoldedJob& job : fold_jobs(ranks)) {
     Json locations = Json::array();
     for (const FoldedRanks& folded : job.locations) {
-      locations.push_back({{"ranks", folded.ranks}, {"place", folded.location}});
+      locations.push_back({{"ranks", folded.ranks}, {"location", folded.location}});
     }
-    jobs.push_back({{"job", job.job}, {"line", folded_line(job.locations)}, {"places", std::move(locations)}});
+    jobs.push_back({{"job", job.job}, {"line", folded_line(job.locations)}, {"locations", std::move(locations)}});
   }
   return {{"jobs", std::move(jobs)}, {"processes", std::move(processes)}};
 }

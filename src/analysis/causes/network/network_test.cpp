@@ -195,7 +195,7 @@ TEST(SlowReceiver, WhoSeemsSlowNowAndThenBesideASlowOneIsNot) {
   expect_culprit(only(source), Cause::kSlowReceiver, 2);
 }
 
-TEST(SlowReceiver, WhoeverCouldNotRunIsNotSaidToReadSlowly) {
+TEST(SlowReceiver, ARankThatCouldNotRunIsNoSlowReader) {
   MemorySource source;
   fill_slow(source, [&](int rank, int64_t at, TcpSample&, TcpSample& receiver) {
     receiver.unread_bytes = rank == 2 || at % 3 == 0 ? 60'000 : 0;

@@ -40,7 +40,7 @@ class ProbeShares {
  private:
   struct Probed {
     std::set<pid_t> pids;
-    size_t prune_at = 0;  // so many pids: those that have ended are forgotten
+    size_t prune_at = 0;  // at this number of pids, those that have ended are forgotten
     Detach detach;
   };
   struct Share {

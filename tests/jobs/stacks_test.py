@@ -62,5 +62,5 @@ class PyTorch(Case):
         self.assert_says("where three ranks are", job["line"])
         shown = [process for process in report["processes"] if process["job"] == self.id()]
         self.assertEqual([process["pid"] for process in shown], [rank.pid for rank in ranks])
-        workers = [child for child in shown[2]["children"] if child["place"] == "in Data.__getitem__ at train.py:14"]
-        self.assertEqual(len(workers), 1, [child["place"] for child in shown[2]["children"]])
+        workers = [child for child in shown[2]["children"] if child["location"] == "in Data.__getitem__ at train.py:14"]
+        self.assertEqual(len(workers), 1, [child["location"] for child in shown[2]["children"]])

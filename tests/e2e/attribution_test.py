@@ -16,7 +16,7 @@ FROM connection c WHERE c.thread_name LIKE 'NCCL Progress%'
 """
 
 
-class Places(Case):
+class Attribution(Case):
     mixed_run = None
 
     @classmethod

@@ -89,20 +89,20 @@ train()
 """
 
 
-def place(program, code):
-    """The place of the line that contains `code`: "data.py:12"."""
+def location(program, code):
+    """The location of the line that contains `code`: "data.py:12"."""
     line, = [number for number, text in enumerate({"data.py": DATA, "train.py": TRAIN}[program].splitlines(), 1) if code in text]
     return f"{program}:{line}"
 
 
-SLEEPS = place("data.py", 'time.sleep(2)  # the rank')
-READS = place("data.py", "os.read(fd")
-READS_FILE = place("data.py", "os.read(remote")
-COMPUTES = place("data.py", "sum(range(1000))")
-COLLECTS = place("data.py", "gc.collect")
-WORKER = place("data.py", "time.sleep(2)  # the worker")
-NEXT = place("train.py", "next(batches)")
-REDUCES = place("train.py", "all_reduce")
+SLEEPS = location("data.py", 'time.sleep(2)  # the rank')
+READS = location("data.py", "os.read(fd")
+READS_FILE = location("data.py", "os.read(remote")
+COMPUTES = location("data.py", "sum(range(1000))")
+COLLECTS = location("data.py", "gc.collect")
+WORKER = location("data.py", "time.sleep(2)  # the worker")
+NEXT = location("train.py", "next(batches)")
+REDUCES = location("train.py", "all_reduce")
 
 
 class PythonLines(Case):
