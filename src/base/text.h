@@ -11,6 +11,9 @@
 
 namespace stalltrace {
 
+/// An ASCII digit, whatever the locale.
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /// "500ms", "20s", "2m", "1h", "250us" to nanoseconds. A bare number, a negative one or an overflow is an error.
 Result<int64_t> parse_duration_ns(std::string_view text);
 /// "500m", "2g", "64k", "4096" (bytes) to bytes; binary multiples.

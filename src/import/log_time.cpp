@@ -7,13 +7,12 @@
 #include <chrono>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 namespace stalltrace::import {
 namespace {
 
 constexpr int64_t kNsPerDay = int64_t{86'400} * kNsPerSecond;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// `count` digits at `at`; -1 if there are none.
 int digits(std::string_view text, size_t at, size_t count) {

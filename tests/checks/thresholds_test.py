@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers of docs/findings.md are those of src/analysis/thresholds.h and a few other files, and so are those of
-docs/recording.md about what `--max-size` keeps, and of docs/preflight.md about measurements between nodes.
+"""The numbers that a page gives for a verdict are those of the sources beside it in PAGES.
 
 A page names a constant behind the number that it has: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
 "250 ms and 3 %, or one stall of 400 ms (`kPacketLossGate`)", "(`kSlowLinkContrast`: factor 2)"."""
@@ -19,6 +18,8 @@ PAGES = {
         "src/analysis/live/live_window.h",
         "src/cli/live_watch.cpp",
     ),
+    "docs/autopsy.md": ("src/analysis/thresholds.h", "src/autopsy/judge/thresholds.h"),
+    "docs/import.md": ("src/analysis/thresholds.h", "src/import/packet_capture/flows.cpp"),
     "docs/preflight.md": ("src/preflight/peers/judge/thresholds.h",),
     "docs/recording.md": ("src/store/write/stall_window.cpp",),
 }

@@ -146,6 +146,7 @@ class EvidenceStore {
   static Result<EvidenceStore> load(EventSource& source, Cluster& cluster, const Flows& flows,
                                     const std::vector<Interval>& windows, int64_t most_rows = kMaxEvidenceRows);
 
+  /// What the flow lost in `window`: all zero where it has no rows. O(log rows), plus the intervals in the window.
   [[nodiscard]] FlowLoss loss(FlowIndex flow, Interval window) const;
   /// Intervals in which the flow recovered from loss, to be joined over several flows.
   [[nodiscard]] const IntervalSet& loss_intervals(FlowIndex flow) const { return loss_sets_[flow]; }
@@ -155,12 +156,15 @@ class EvidenceStore {
   [[nodiscard]] std::span<const Retransmit> retransmits(FlowIndex flow, Interval window) const;
   /// Resets, errors and refusals of all flows, by time.
   [[nodiscard]] const std::vector<ConnectionError>& connection_errors() const { return connection_errors_; }
+  /// How far the flow's counters went from the last sample before `window` to the first one after it; the time between
+  /// these two is `span_ns`, 0 where there are no samples. O(log samples + samples in the window).
   [[nodiscard]] FlowDelta delta(FlowIndex flow, Interval window) const;
   /// True if most retransmissions in `window` were needless because the peer had the data: nothing was lost.
   [[nodiscard]] bool repeats_needlessly(FlowIndex flow, Interval window) const;
   /// The longest silence that overlaps `window`; silences in which the timer doubled kSilentBackoff times come first.
   /// Zero length if there is none.
   [[nodiscard]] AckGap silence(FlowIndex flow, Interval window) const;
+  /// Whether any wait of this member was kept, of whatever time.
   [[nodiscard]] bool has_waits(MemberIndex member) const;
   /// The thread of `member` that spent most of `window` in `kind`. With kOutsideJob, kRunnable counts only time
   /// in which a process outside of the job ran. `tid` restricts the search to one thread. A row that sums up several

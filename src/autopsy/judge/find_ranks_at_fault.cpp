@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/rank_numbers.h"
 #include "autopsy/judge/job.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -63,24 +64,15 @@ std::vector<OutsideConnection> half_closed(const Job& job) {
   return found;
 }
 
-std::string ranks_text(const std::vector<int32_t>& ranks) {
-  constexpr size_t kListed = 8;
-  if (ranks.size() == 1) {
-    return fmt::format("rank {}", ranks.front());
-  }
-  return ranks.size() <= kListed ? fmt::format("ranks {}", fmt::join(ranks, ", "))
-                                 : fmt::format("{} ranks ({} to {})", ranks.size(), ranks.front(), ranks.back());
-}
-
 void add_dead(const Job& job, const std::vector<int32_t>& absent, double confidence, std::string why,
               std::vector<Finding>& findings) {
   Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, confidence);
   if (absent.size() == 1) {
     finding.culprit = Culprit{confidence > 0.85 ? job.context().node : "", absent.front(), 0};
   }
-  finding.summary =
-      fmt::format("{} of {} {} no process any more, while others have waited {}.", capitalised(ranks_text(absent)),
-                  job.world_size(), absent.size() == 1 ? "has" : "have", waited_text(job));
+  finding.summary = fmt::format("{} of {} {} no process any more, while others have waited {}.",
+                                capitalised(analysis::ranks_text(absent)), job.world_size(),
+                                absent.size() == 1 ? "has" : "have", waited_text(job));
   finding.evidence.push_back({"environment", static_cast<int64_t>(absent.size()), std::move(why), {}});
   const auto closed = half_closed(job);
   if (!closed.empty()) {
@@ -92,8 +84,8 @@ void add_dead(const Job& job, const std::vector<int32_t>& absent, double confide
                                 {}});
   }
   add_waiting(job, finding);
-  finding.remedy =
-      fmt::format("read the log of {}, and the kernel's (dmesg: out of memory); restart the job", ranks_text(absent));
+  finding.remedy = fmt::format("read the log of {}, and the kernel's (dmesg: out of memory); restart the job",
+                               analysis::ranks_text(absent));
   findings.push_back(std::move(finding));
 }
 
@@ -117,7 +109,7 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
                   absent.empty() ? ""
                                  : fmt::format("; {} had no process here before that, and may have been "
                                                "the first",
-                                               ranks_text(absent)));
+                                               analysis::ranks_text(absent)));
   for (const RankState& rank : job.ended()) {
     if (finding.evidence.size() < kMostEnded) {
       finding.evidence.push_back(
@@ -127,7 +119,7 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
   add_waiting(job, finding);
   finding.remedy = absent.empty() ? "read its log first: other ranks' errors follow from its end"
                                   : fmt::format("read the log of {} first: the others' errors follow from its end",
-                                                ranks_text(absent));
+                                                analysis::ranks_text(absent));
   findings.push_back(std::move(finding));
 }
 
@@ -172,11 +164,11 @@ void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::
              "no process here has these ranks, and the other ends of the job's connections were closed", findings);
   } else if (foreign.empty()) {
     notes.push_back(fmt::format("{} of {} are not on this host, and no connection shows where they are or were",
-                                ranks_text(absent), job.world_size()));
+                                analysis::ranks_text(absent), job.world_size()));
   } else {
     const size_t named = std::min(foreign.size(), kAddressesNamed);
     notes.push_back(fmt::format("{} of {} are not on this host; the ranks here are connected to {}{}: look there too",
-                                ranks_text(absent), job.world_size(),
+                                analysis::ranks_text(absent), job.world_size(),
                                 fmt::join(foreign.begin(), foreign.begin() + static_cast<std::ptrdiff_t>(named), ", "),
                                 foreign.size() > named ? fmt::format(" and {} more", foreign.size() - named) : ""));
   }

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 #include "base/uid_map.h"
 
@@ -19,7 +20,7 @@ namespace stalltrace {
 namespace {
 
 std::optional<uint32_t> id_of_variable(const char* name) {
-  const char* text = std::getenv(name);
+  const char* text = trusted_variable(name);  // the user of that number would own our files, and be trusted
   const auto id = parse_integer(text == nullptr ? "" : text);
   return id && *id >= 0 && *id < std::numeric_limits<uint32_t>::max() ? std::optional(static_cast<uint32_t>(*id))
                                                                       : std::nullopt;

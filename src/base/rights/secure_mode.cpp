@@ -19,7 +19,7 @@ std::vector<std::string> ignored_in_secure_mode(const char* const* environment) 
   for (; *environment != nullptr; ++environment) {
     const std::string_view entry(*environment);
     const std::string_view name = entry.substr(0, entry.find('='));
-    if (name == "STALLTRACE_BTF" || name == "TMPDIR") {
+    if (name == "STALLTRACE_BTF" || name == "STALLTRACE_DIR" || name == "TMPDIR") {
       names.emplace_back(name);
     }
   }

@@ -16,8 +16,9 @@ bool in_secure_mode();
 /// The value of a variable that chooses a file; null if it is not set, and always in secure mode.
 const char* trusted_variable(const char* name);
 
-/// Of an environment ("NAME=value" each), the names of the variables that secure mode ignores: STALLTRACE_BTF and
-/// TMPDIR. PATH and LD_LIBRARY_PATH are ignored as well, but are set for other programs: they are not worth a line.
+/// Of an environment ("NAME=value" each), the names of the variables that secure mode ignores: STALLTRACE_BTF,
+/// STALLTRACE_DIR and TMPDIR. PATH, LD_LIBRARY_PATH, SUDO_UID and SUDO_GID are ignored as well, but are set for other
+/// programs: they are not worth a line.
 std::vector<std::string> ignored_in_secure_mode(const char* const* environment);
 
 /// The line about them for standard error; empty if there are none, or not in secure mode.

@@ -11,12 +11,17 @@
 namespace stalltrace {
 namespace {
 
-constexpr std::array<const char*, 6> kEnvironment{"TMPDIR=/home/eve",   "STALLTRACE_BTF=/home/eve/btf",
-                                                  "PATH=/home/eve/bin", "TMPDIRS=1",
-                                                  "STALLTRACE_NODE=a",  nullptr};
+constexpr std::array<const char*, 7> kEnvironment{"TMPDIR=/home/eve",
+                                                  "STALLTRACE_BTF=/home/eve/btf",
+                                                  "STALLTRACE_DIR=/root",
+                                                  "PATH=/home/eve/bin",
+                                                  "TMPDIRS=1",
+                                                  "STALLTRACE_NODE=a",
+                                                  nullptr};
 
 TEST(SecureMode, IgnoresWhatChoosesFiles) {
-  EXPECT_EQ(ignored_in_secure_mode(kEnvironment.data()), (std::vector<std::string>{"STALLTRACE_BTF", "TMPDIR"}));
+  EXPECT_EQ(ignored_in_secure_mode(kEnvironment.data()),
+            (std::vector<std::string>{"STALLTRACE_BTF", "STALLTRACE_DIR", "TMPDIR"}));
 }
 
 TEST(SecureMode, SaysSoInOneLineAndOnlyThere) {

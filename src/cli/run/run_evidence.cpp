@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 #include "cli/recorded_profiler_files.h"
 #include "cli/reporting.h"
@@ -28,10 +29,12 @@ constexpr const char* kPluginVariable = "NCCL_PROFILER_PLUGIN";
 constexpr milliseconds kRestOfAHang{30'000};
 constexpr const char* kFolderVariable = "STALLTRACE_DIR";
 
-std::string text_of_variable(const char* name) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? "" : text;
-}
+std::string text_of(const char* variable) { return variable == nullptr ? "" : variable; }
+
+/// What the job's own environment chooses.
+std::string text_of_variable(const char* name) { return text_of(std::getenv(name)); }
+
+std::string chosen_folder() { return text_of(trusted_variable(kFolderVariable)); }
 
 }  // namespace
 
@@ -43,8 +46,8 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const Options& options, const
       patience_(options.patience),
       folder_(std::move(folder)),
       profiler_files_(
-          folder_.profiler_folder(), text_of_variable(kFolderVariable),
-          [&](const std::string& line) { console.note(line); }, "/dev/shm", options.launcher) {
+          folder_.profiler_folder(), chosen_folder(), [&](const std::string& line) { console.note(line); },
+          "/dev/shm", options.launcher) {
   if (!options.node.empty()) {
     environment_.push_back("STALLTRACE_NODE=" + options.node);
   }
@@ -55,8 +58,8 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const Options& options, const
                    !files_expected_ ? ""
                    : profiler_files_.in_memory()
                        ? fmt::format(", profiler files to {} until the job has ended", profiler_files_.folder())
-                   : text_of_variable(kFolderVariable).empty() ? ""
-                                                               : ", profiler files to " + profiler_files_.folder()));
+                   : chosen_folder().empty() ? ""
+                                                  : ", profiler files to " + profiler_files_.folder()));
 }
 
 void RunEvidence::add_plugin() {

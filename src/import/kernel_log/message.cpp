@@ -15,8 +15,6 @@ namespace {
 constexpr size_t kLongestPrefix = 512;
 constexpr size_t kLongestName = 128;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// The digits at the beginning of the text.
 template <typename Number>
 std::optional<Number> leading_number(std::string_view text) {

@@ -6,10 +6,11 @@
 #include <charconv>
 #include <utility>
 
+#include "base/text.h"
+
 namespace stalltrace::import {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_host_char(char c) {
   return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' || c == '_';
 }

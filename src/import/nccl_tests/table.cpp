@@ -20,8 +20,6 @@ constexpr double kMostWrong = 9e15;
 constexpr double kLargestNumber = 1e15;
 constexpr size_t kBlanksOfAGroup = 24;  // where out of place was left out, 32 blanks stand for it
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 template <typename Number>
 std::optional<Number> number_in(std::string_view text) {
   Number value{};

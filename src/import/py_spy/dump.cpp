@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/text.h"
 #include "import/json.h"
 
 namespace stalltrace::import {
@@ -14,8 +15,6 @@ namespace {
 constexpr size_t kMostSpeakers = 1024;
 constexpr size_t kMostFrames = 1024;  // of a thread
 constexpr size_t kLongestName = 512;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::optional<int32_t> number_in(std::string_view text) {
   int32_t value = 0;
