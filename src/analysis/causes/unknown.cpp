@@ -164,17 +164,33 @@ bool all_inside(const AnalysisContext& context, const Stall& stall) {
          context.timeline.groups()[stall.group].all_took_part;
 }
 
-/// True if the others may wait for ranks of which nothing is known, or for devices that may be busy: those of a phase
-/// of the program, if the recording was cut in it.
+/// True if a device may have other work to do first: the call has returned on its rank, and its kernel is not known to
+/// have begun. Ranks that are still inside the library's function, as in MPI and Gloo, wait for no device.
+bool device_may_be_busy(const AnalysisContext& context, const Stall& stall) {
+  return std::ranges::any_of(context.timeline.groups()[stall.group].sequences, [&](uint32_t index) {
+    const Call* call = context.timeline.sequences()[index].call_at(stall.number);
+    return call != nullptr && call->is_open() && call->launched && !call->on_device;
+  });
+}
+
+/// True if the others may wait for ranks of which nothing is known; or if all are inside, and data move between them or
+/// their devices may be busy: in a phase of the program, if the recording was cut in it. Segments that are repeated in
+/// vain are a proof.
 bool may_end(const AnalysisContext& context, const CauseGroup& group) {
+  if (is_undecided(group)) {
+    return false;
+  }
   const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
   if (std::ranges::none_of(group.stalls, all_took_part)) {
     return may_still_come(context, group, false);
   }
   const auto proven = [&](const Stall* stall) { return stall->hung() && !all_inside(context, *stall); };
   const auto hung = std::ranges::find_if(group.stalls, [](const Stall* stall) { return stall->hung(); });
-  return hung != group.stalls.end() && std::ranges::none_of(group.stalls, proven) &&
-         may_still_come(context, group, wire_of(context, **hung).acked_bytes > 0);
+  if (hung == group.stalls.end() || std::ranges::any_of(group.stalls, proven)) {
+    return false;
+  }
+  const bool moving = wire_of(context, **hung).acked_bytes > 0;
+  return (moving || device_may_be_busy(context, **hung)) && may_still_come(context, group, moving);
 }
 
 /// All ranks are inside and no data move between them: the wait is inside the hosts.

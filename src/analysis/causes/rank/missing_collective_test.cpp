@@ -64,6 +64,29 @@ TEST(MissingCollective, ARankThatComputesProvesNoHangForMinutes) {
   EXPECT_EQ(absent_for(29, 0, WaitKind::kBlocked).severity, Severity::kWaiting);
 }
 
+/// A rank that does not come because it was stopped or ended can't come by itself: that needs no long wait.
+TEST(MissingCollective, ARankThatWasStoppedOrEndedHangsAtOnce) {
+  for (const Cause cause : {Cause::kProcessStopped, Cause::kDeadRank}) {
+    MemorySource source;
+    Ending ending = hang({2});
+    ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 3 * kNsPerSecond; };
+    ending.process = [=](int rank, Process& process) {
+      if (rank == 2 && cause == Cause::kDeadRank) {
+        exit_at(process, kLastArrivalNs - kNsPerMs, 9);
+      }
+    };
+    fill(source, ending);
+    WaitSpan span{.node_id = node_of_rank(2), .timestamp_ns = kLastArrivalNs, .window_ns = 3 * kNsPerSecond};
+    span.waited_ns = span.window_ns;
+    span.kind = WaitKind::kStopped;
+    span.pid = span.tid = 12;
+    if (cause == Cause::kProcessStopped) {
+      source.accept(span);
+    }
+    expect(report_of(source), cause, 2);
+  }
+}
+
 TEST(MissingCollective, IsComparedWithTheLongestWaitBefore) {
   const Finding finding = absent_for(5, 100 * kNsPerMs);
   EXPECT_EQ(finding.summary.find("hung"), std::string::npos) << finding.summary;
