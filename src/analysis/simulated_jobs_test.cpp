@@ -176,6 +176,21 @@ TEST(SimulatedJobs, LossesBetweenTwoNodesAreOneFindingWithoutACulprit) {
   EXPECT_EQ(small_job::count_of_kind(report.findings[0], "connection"), 1) << "the other links between these nodes";
 }
 
+/// Its calls have no ends, as those of the ranks that wait in the step's synchronisation: it has launched fewer of
+/// them.
+TEST(SimulatedJobs, WithoutThePluginARankThatDoesNotGoOnIsMissing) {
+  for (const char* shape : {"ddp", "fsdp", "moe", "tp-pp-dp"}) {
+    simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 24};
+    ASSERT_TRUE(simulation::apply_shape(shape, options));
+    options.faults = {{.kind = FaultKind::kMissingCollective, .rank = 5, .from = 10}};
+    const Report report = report_of_simulated(options);
+    SCOPED_TRACE(std::string(shape) + "\n" + small_job::reported(report));
+    ASSERT_EQ(report.findings.size(), 1U);
+    small_job::expect_culprit(report.findings[0], Cause::kMissingCollective, 5);
+    EXPECT_LE(report.findings[0].confidence, kStoppedInStepConfidence);
+  }
+}
+
 /// Each stage waits for the next one; which rank is to blame is not known where calls have no ends of their own.
 TEST(SimulatedJobs, RanksThatWaitForEachOtherAreNotAccused) {
   simulation::JobOptions options{.nodes = 4, .ranks_per_node = 2, .steps = 24};
@@ -227,6 +242,17 @@ TEST(SimulatedJobs, CallsWhoseStepHasNotEndedAreNotJudged) {
   const simulation::JobOptions options = simulation::draw_healthy(12'986);
   EXPECT_GT(options.cut_share, 0);
   EXPECT_TRUE(loud(report_of_simulated(options)).empty());
+}
+
+/// All ranks are inside, no data move for half a second, and the recording ends: their devices may be busy.
+TEST(SimulatedJobs, APhaseThatIsCutIsNoHang) {
+  const simulation::JobOptions options = simulation::draw_healthy(31'386);
+  EXPECT_GT(options.cut_share, 0);
+  const Report report = report_of_simulated(options);
+  EXPECT_TRUE(loud(report).empty()) << small_job::reported(report);
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.summary.find("hung"), std::string::npos) << finding.summary;
+  }
 }
 
 /// The launcher ended all after the death of a rank that was not recorded, while rank 0 evaluated.

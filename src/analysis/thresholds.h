@@ -64,6 +64,11 @@ inline constexpr int64_t kHangNs = kNsPerSecond;
 inline constexpr int64_t kLongWaitNs = 30 * kNsPerSecond;
 /// ... and for this many times the longest earlier wait on the same communicator, as for an evaluation on one rank.
 inline constexpr int64_t kLongestWaits = 3;
+/// An absent rank that computes, or devices that all ranks wait for while data may still move, prove no hang for this
+/// long: first evaluations, compilations and checkpoints take minutes. PyTorch ends a call of NCCL after 10 min.
+inline constexpr int64_t kUnprovenWaitNs = 600 * kNsPerSecond;
+/// Unless all looks at its Python stack, this many at least and over kLongWaitNs, were at one line: it does not go on.
+inline constexpr int64_t kFewestLooksAtALine = 3;
 /// Maximum number of instances before a wait that are searched for the longest wait.
 inline constexpr int64_t kWaitsLookedAt = 100'000;
 
@@ -72,6 +77,10 @@ inline constexpr int64_t kSpreadsToHang = 2;
 /// A call that all ranks have entered may wait for their devices, of which CPUs are ahead: it hangs once it has lasted
 /// this many times as long as devices ever had other work to do first on its communicator.
 inline constexpr int64_t kLongestCallsToHang = 2;
+/// After how many calls a rank synchronises with its device is known from this many synchronisations of it, and only if
+/// they came after at most one in as many different numbers of calls: then a rank whose calls have no end, and which
+/// has never synchronised there, does not wait in a synchronisation.
+inline constexpr int64_t kFewestSynchronisations = 4;
 /// Minimum number of sampled gaps from which the typical wait is extrapolated to gaps that were not sampled.
 inline constexpr int64_t kSingleNodeSightings = 3;
 /// Processes that end within this time of each other ended for one reason: watchdogs and launchers take up to that
@@ -325,6 +334,9 @@ inline constexpr double kMaxConfidence = 0.99;
 inline constexpr double kUnknownConfidence = 0.3;
 /// Confidence of `slow_device`: which device is behind is certain, whether it is slow or has more to do is not.
 inline constexpr double kSlowDeviceConfidence = 0.8;
+/// A rank launched some calls of a step, without ends, and not the next one: that it is outside follows from where it
+/// synchronised before.
+inline constexpr double kStoppedInStepConfidence = 0.8;
 /// Failed connection attempts during a set-up: something else may have delayed the set-up as well.
 inline constexpr double kInitFailureConfidence = 0.95;
 

@@ -91,9 +91,16 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
   return !inside.empty() && std::ranges::all_of(inside, ended);
 }
 
-bool may_still_come(const AnalysisContext& context, const CauseGroup& group) {
-  return !group.ended_job && (!processes_ended(context, group) || ended_by_another(context, group)) &&
-         group.longest_ns < std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
+int64_t long_wait_ns(const AnalysisContext& context, const CauseGroup& group) {
+  return std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
+}
+
+bool may_still_come(const AnalysisContext& context, const CauseGroup& group, bool busy) {
+  if (group.ended_job || (processes_ended(context, group) && !ended_by_another(context, group))) {
+    return false;
+  }
+  const int64_t long_ns = long_wait_ns(context, group);
+  return group.longest_ns < long_ns || (busy && group.longest_ns < std::max(kUnprovenWaitNs, long_ns));
 }
 
 }  // namespace stalltrace::analysis

@@ -16,8 +16,12 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
 /// True if processes ended before the recording did: the absent rank, or all ranks that wait for it.
 bool processes_ended(const AnalysisContext& context, const CauseGroup& group);
 
+/// Longer than healthy ranks usually let others wait: from here on a rank that is blocked hangs.
+int64_t long_wait_ns(const AnalysisContext& context, const CauseGroup& group);
+
 /// True if nothing proves a hang yet: all live, and the wait is no longer than healthy ranks need now and then, as for
-/// an evaluation on one rank.
-bool may_still_come(const AnalysisContext& context, const CauseGroup& group);
+/// an evaluation on one rank. `busy`: what the others wait for is at work, as far as that is known; then that is
+/// kUnprovenWaitNs.
+bool may_still_come(const AnalysisContext& context, const CauseGroup& group, bool busy);
 
 }  // namespace stalltrace::analysis

@@ -119,12 +119,6 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   }
 }
 
-/// True only if the others may wait for ranks of which nothing is known.
-bool may_end(const AnalysisContext& context, const CauseGroup& group) {
-  const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
-  return std::ranges::none_of(group.stalls, all_took_part) && may_still_come(context, group);
-}
-
 std::vector<std::string> missing_evidence(const AnalysisContext& context, const Stall& stall, MemberIndex culprit) {
   const EvidencePresence& presence = context.evidence.presence();
   std::vector<std::string> missing;
@@ -179,12 +173,45 @@ Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   return wire;
 }
 
+/// All ranks are inside a call that has not ended.
+bool all_inside(const AnalysisContext& context, const Stall& stall) {
+  return stall.hung() && stall.root().kind == HangKind::kTransfer &&
+         context.timeline.groups()[stall.group].all_took_part;
+}
+
+/// True if a device may have other work to do first: the call has returned on its rank, and its kernel is not known to
+/// have begun. Ranks that are still inside the library's function, as in MPI and Gloo, wait for no device.
+bool device_may_be_busy(const AnalysisContext& context, const Stall& stall) {
+  return std::ranges::any_of(context.timeline.groups()[stall.group].sequences, [&](uint32_t index) {
+    const Call* call = context.timeline.sequences()[index].call_at(stall.number);
+    return call != nullptr && call->is_open() && call->launched && !call->on_device;
+  });
+}
+
+/// True if the others may wait for ranks of which nothing is known; or if all are inside, and data move between them or
+/// their devices may be busy: in a phase of the program, if the recording was cut in it. Segments that are repeated in
+/// vain are a proof.
+bool may_end(const AnalysisContext& context, const CauseGroup& group) {
+  if (is_undecided(group)) {
+    return false;
+  }
+  const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
+  if (std::ranges::none_of(group.stalls, all_took_part)) {
+    return may_still_come(context, group, false);
+  }
+  const auto proven = [&](const Stall* stall) { return stall->hung() && !all_inside(context, *stall); };
+  const auto hung = std::ranges::find_if(group.stalls, [](const Stall* stall) { return stall->hung(); });
+  if (hung == group.stalls.end() || std::ranges::any_of(group.stalls, proven)) {
+    return false;
+  }
+  const bool moving = wire_of(context, **hung).acked_bytes > 0;
+  return (moving || device_may_be_busy(context, **hung)) && may_still_come(context, group, moving);
+}
+
 /// All ranks are inside and no data move between them: the wait is inside the hosts.
 bool describe_silence(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Stall& stall = *group.stalls.front();
-  const bool all_inside =
-      stall.hung() && stall.root().kind == HangKind::kTransfer && context.timeline.groups()[stall.group].all_took_part;
-  const Wire wire = all_inside ? wire_of(context, stall) : Wire{};
+  const Wire wire = all_inside(context, stall) ? wire_of(context, stall) : Wire{};
   if (!wire.silent()) {
     return false;
   }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "analysis/causes/host_counter_hints.h"
+#include "analysis/causes/open_wait.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/rhythm.h"
 
@@ -233,6 +234,7 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
   const CauseRule& rule = rule_of(group.cause);
   StallFinding found{.finding = {.cause = group.cause, .severity = severity_of(group)}, .stalls = group.stalls};
   std::ranges::stable_sort(found.stalls, std::greater{}, [](const Stall* stall) { return stall->lost_ns; });
+  found.unproven = group.waiting && group.longest_ns >= long_wait_ns(context, group);
   Finding& finding = found.finding;
   finding.confidence =
       rule.fallback ? kUnknownConfidence : std::min(kMaxConfidence, std::round(100 * group.coverage) / 100);

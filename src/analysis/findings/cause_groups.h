@@ -16,6 +16,7 @@ Decision decide(const AnalysisContext& context, Stall stall);
 struct StallFinding {
   Finding finding;
   std::vector<const Stall*> stalls;
+  bool unproven = false;  // `waiting`, though the others have waited long: only a proof that the rank hangs is missing
 };
 
 /// Most expensive first; job attempts are kept apart. `decisions` must outlive the result.

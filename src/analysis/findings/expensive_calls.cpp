@@ -36,7 +36,7 @@ std::optional<uint32_t> sequence_in(const Cluster& cluster, const Timeline& time
 
 Status add_expensive_calls(EventSource& source, const Cluster& cluster, const Timeline& timeline,
                            std::vector<StallFinding>& findings) {
-  for (auto& [finding, stalls] : findings) {
+  for (auto& [finding, stalls, unproven] : findings) {
     std::set<std::pair<uint32_t, int64_t>> instances;
     std::vector<EventId> ids;
     std::vector<std::string> texts;

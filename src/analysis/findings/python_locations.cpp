@@ -115,6 +115,7 @@ class Locations {
   }
 
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
+  [[nodiscard]] const Frames& frames() const { return frames_; }
 
  private:
   /// What the program called, at the program's own line.
@@ -245,6 +246,39 @@ void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberInd
                                  seen.location, agreement(seen));
 }
 
+/// A rank that is at one line in all looks over a long wait does not go on: the finding is no longer `waiting`.
+void prove_by_line(const std::vector<const Look*>& looks, const Frames& frames, StallFinding& found) {
+  const PythonFrame* line = nullptr;
+  int64_t count = 0;
+  Interval seen{kForever, 0};
+  for (const Look* look : looks) {
+    if (look->row->pid != look->row->rank_pid) {
+      continue;
+    }
+    const auto stack = frames.find(look->row->stack_id);
+    if (stack == frames.end() || stack->second.empty()) {
+      continue;
+    }
+    const PythonFrame& innermost = stack->second.front();
+    if (line != nullptr &&
+        (innermost.line != line->line || innermost.file != line->file || innermost.function != line->function)) {
+      return;
+    }
+    line = &innermost;
+    ++count;
+    seen = {std::min(seen.from_ns, look->time.from_ns), std::max(seen.to_ns, look->time.to_ns)};
+  }
+  if (count < kFewestLooksAtALine || seen.length() < kLongWaitNs) {
+    return;
+  }
+  found.finding.severity = Severity::kCritical;
+  found.finding.evidence.push_back(
+      {"python_stack",
+       count,
+       fmt::format("at one line in all {} looks over {}: {}", count, format_duration(seen.length()), brief_text(*line)),
+       {}});
+}
+
 void add_locations(const Locations& locations, const std::vector<Look>& looks, StallFinding& found) {
   const Cluster& cluster = locations.cluster();
   std::map<MemberIndex, std::vector<const Look*>> by_member;
@@ -271,6 +305,9 @@ void add_locations(const Locations& locations, const std::vector<Look>& looks, S
     const Member& known = cluster.member(member);
     if (finding.culprit && finding.culprit->pid == known.pid && finding.culprit->node == known.node) {
       add_to_summary(cluster, found, member, seen, finding);
+      if (found.unproven) {
+        prove_by_line(of_member, locations.frames(), found);
+      }
     }
   }
   std::vector<std::pair<std::string, std::vector<MemberIndex>>> ordered(folded.begin(), folded.end());

@@ -90,6 +90,35 @@ TEST(PythonLocations, AnAbsentRankAndThoseThatWait) {
   expect_golden_text("missing_collective with Python stacks", finding);
 }
 
+/// Rank 2 computes and does not enter the last call; the recording ends 61 s later. It is looked at as given, every 15
+/// s.
+Finding computing_job(const std::vector<int64_t>& stacks) {
+  MemorySource source;
+  Ending ending = hang({2});
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 61 * kNsPerSecond; };
+  fill(source, ending);
+  add_stacks(source);
+  WaitSpan span{.node_id = node_of_rank(2), .timestamp_ns = kLastArrivalNs, .window_ns = 61 * kNsPerSecond};
+  span.waited_ns = span.window_ns;
+  span.kind = WaitKind::kOnCpu;
+  span.pid = span.tid = 12;
+  source.accept(span);
+  for (size_t i = 0; i < stacks.size(); ++i) {
+    source.accept(look(2, kHangFromNs + static_cast<int64_t>(1 + 15 * i) * kNsPerSecond, stacks[i], "running"));
+  }
+  return only(source);
+}
+
+TEST(PythonLocations, ARankThatIsAtOneLineInAllLooksHangs) {
+  const Finding finding = computing_job({kLoad, kLoad, kLoad, kLoad});
+  expect_culprit(finding, Cause::kMissingCollective, 2);
+  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.evidence.back().kind, "python_stack");
+  EXPECT_EQ(computing_job({kLoad, kLoad, kLoadElsewhere, kLoad}).severity, Severity::kWaiting);
+  EXPECT_EQ(computing_job({kLoad, kPoll, kLoad, kPoll}).severity, Severity::kWaiting) << "its own line, and beyond it";
+  EXPECT_EQ(computing_job({kLoad, kLoad}).severity, Severity::kWaiting) << "by chance";
+}
+
 TEST(PythonLocations, TheProgramsLineAndTheInnermost) {
   MemorySource source = absent_job();
   source.accept(look(2, kHangFromNs + kNsPerSecond, kPoll, "waiting for TCP 10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)"));

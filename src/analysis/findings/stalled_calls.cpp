@@ -36,7 +36,7 @@ StalledInstance calls_of(const Cluster& cluster, const Timeline& timeline, const
 }  // namespace
 
 void add_stalled_calls(const Cluster& cluster, const Timeline& timeline, std::vector<StallFinding>& findings) {
-  for (auto& [finding, stalls] : findings) {
+  for (auto& [finding, stalls, unproven] : findings) {
     std::set<InstanceId> instances;  // an instance can stall in both of its parts
     size_t calls = 0;
     for (const Stall* stall : stalls) {

@@ -123,6 +123,8 @@ class TimelineBuilder {
     }
     const int64_t arrival_ns = row.timestamp_ns + sequence->shift_ns;
     Call call{arrival_ns, pack_duration(row.duration_ns), signature_table_.index_of(row), row.completion, true};
+    call.launched = row.launch_ns.has_value();
+    call.on_device = row.kernel_start_ns.has_value();
     if (failed(row)) {  // the rank left it with an error, and it never ended
       sequence->abort_ns = row.duration_ns ? call.end_ns() : arrival_ns;
       call.duration_us = kOpenDuration;

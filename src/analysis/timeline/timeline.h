@@ -36,6 +36,8 @@ struct Call {
   Completion completion = Completion::kOpen;
   bool present : 1 = false;  // false: the row was lost or lies before tracing began
   BatchPart batch : 2 = BatchPart::kNone;
+  bool launched : 1 = false;   // the call has returned: while it has no end, its rank is not inside of the call itself
+  bool on_device : 1 = false;  // its kernel is known to have begun
 
   [[nodiscard]] int64_t end_ns() const {
     return duration_us == kOpenDuration ? kForever : arrival_ns + static_cast<int64_t>(duration_us) * kNsPerUs;

@@ -209,8 +209,10 @@ int64_t silent_ns(const CauseGroup& group) {
   return std::min(group.counters.sum(SilenceCounted::kSilent).time_ns, time_of(group).total_ns());
 }
 
+bool is_undecided(const CauseGroup& group) { return group.counters.sum(SilenceCounted::kSilent).count > 0; }
+
 bool describe_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  if (group.counters.sum(SilenceCounted::kSilent).count == 0) {
+  if (!is_undecided(group)) {
     return false;
   }
   const EvidenceCounter repeated = repeated_in_vain(context, group);

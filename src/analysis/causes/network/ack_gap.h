@@ -52,8 +52,9 @@ EvidenceCounter repeated_in_vain(const AnalysisContext& context, const CauseGrou
 /// Time without any acknowledgement over all stalls of the group; at most the time of the stalls.
 int64_t silent_ns(const CauseGroup& group);
 
-/// Describes a group of `unknown` with silent links that could be a partition or an MTU black hole; false for any other
-/// group.
+/// True for a group of `unknown` with silent links that could be a partition or an MTU black hole.
+bool is_undecided(const CauseGroup& group);
+/// Describes such a group; false for any other.
 bool describe_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
 
 /// Counters of a hypothesis about silent links.

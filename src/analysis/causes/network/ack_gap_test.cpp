@@ -15,10 +15,19 @@ using namespace small_job;
 enum class KeepAlive { kNone, kPasses, kLost };
 
 /// Rank `silent` retransmits in vain from the last call on, while its timer doubles; the segments have `len` bytes, and
-/// `acked` bytes were acknowledged before. The caller adds the samples of rank `unsampled`.
+/// `acked` bytes were acknowledged before. The caller adds the samples of rank `unsampled`. `launched`: calls return at
+/// once, as on a device.
 void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t len, KeepAlive keep_alive,
-                  uint64_t acked = 1'000'000, int unsampled = -1) {
-  fill(source, short_hang());
+                  uint64_t acked = 1'000'000, int unsampled = -1, bool launched = false) {
+  Ending ending = short_hang();
+  const auto call = ending.call;
+  ending.call = [=](int rank, int64_t step, Collective& row) {
+    if (launched) {
+      row.launch_ns = 20 * kNsPerUs;
+    }
+    return call(rank, step, row);
+  };
+  fill(source, ending);
   connect(source);
   uint8_t doubled = 0;
   for (int64_t time_ns = kLastArrivalNs + 100 * kNsPerMs; time_ns < kEndNs; time_ns += 500 * kNsPerMs) {
@@ -65,6 +74,7 @@ TEST(Partition, ASilentLinkThatLosesSmallSegmentsTooIsNamed) {
     const Finding finding = only(source);
     expect_link(finding, Cause::kPartition, 1, 2);
     EXPECT_GT(finding.confidence, 0.9);
+    EXPECT_EQ(finding.severity, Severity::kCritical) << finding.summary;
     EXPECT_FALSE(finding.culprit.has_value());
     if (alive) {
       expect_golden_text("partition", finding);
@@ -73,12 +83,15 @@ TEST(Partition, ASilentLinkThatLosesSmallSegmentsTooIsNamed) {
 }
 
 TEST(Partition, WithoutSmallSegmentsTheLinkIsReportedAndTheCauseIsNotKnown) {
-  MemorySource source;
-  fill_silence(source, {1}, kMss, KeepAlive::kNone);
-  const Finding finding = only(source);
-  expect_link(finding, Cause::kUnknown, 1, 2);
-  EXPECT_EQ(count_of_kind(finding, "missing"), 1);
-  expect_golden_text("unknown: partition or MTU black hole", finding);
+  for (const bool launched : {true, false}) {
+    MemorySource source;
+    fill_silence(source, {1}, kMss, KeepAlive::kNone, 1'000'000, -1, launched);
+    const Finding finding = only(source);
+    expect_link(finding, Cause::kUnknown, 1, 2);
+    EXPECT_EQ(finding.severity, Severity::kCritical) << "busy devices do not keep segments from being acknowledged";
+    EXPECT_EQ(count_of_kind(finding, "missing"), 1);
+    expect_golden_text("unknown: partition or MTU black hole", finding);
+  }
 }
 
 TEST(Partition, TheEndOfAllSilentLinksIsTheCulprit) {

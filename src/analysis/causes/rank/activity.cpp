@@ -43,6 +43,11 @@ std::string_view doing(const Activity& activity) {
                                     : "sleeping or waiting for something else";
 }
 
+bool is_computing(const Activity& activity) {
+  return activity.known && activity.on_cpu_ns > 0 &&
+         activity.on_cpu_ns >= std::max(activity.disk_ns, activity.blocked_ns);
+}
+
 Evidence activity_evidence(const AnalysisContext& context, MemberIndex member, const Activity& activity) {
   return {"wait_span",
           1,

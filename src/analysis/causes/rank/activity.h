@@ -23,6 +23,8 @@ int32_t working_tid(const AnalysisContext& context, MemberIndex member, Interval
 /// CPU time of the busiest thread; waits of the working thread (0: of any).
 Activity activity_of(const AnalysisContext& context, MemberIndex member, Interval window, int32_t calling_tid);
 
+/// True if that is what doing() says.
+bool is_computing(const Activity& activity);
 /// "computing", "waiting for disk", "sleeping or waiting for something else"
 std::string_view doing(const Activity& activity);
 /// True for stalls at the beginning of a job: those in its first instances are short, and the later ones stay below the

@@ -10,6 +10,7 @@
 #include "analysis/causes/library_advice.h"
 #include "analysis/causes/open_wait.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/stalls/hangs/launch_habits.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -54,8 +55,15 @@ std::string wait_text(const AnalysisContext& context, const CauseGroup& group, s
              : fmt::format("{}; the longest wait before was {}", waited, format_duration(before_ns));
 }
 
+/// The absent rank is at work, as in an evaluation or a compilation.
+bool computes(const AnalysisContext& context, const CauseGroup& group) {
+  const Stall& stall = nearest(group);
+  return group.location.culprit != kNoMember && !stall.majority_absent() &&
+         is_computing(activity_of(context, group.location.culprit, stall.examined(), stall.calling_tid()));
+}
+
 bool may_end(const AnalysisContext& context, const CauseGroup& group) {
-  return group.counters.sum(Counted::kCycle).count == 0 && may_still_come(context, group);
+  return group.counters.sum(Counted::kCycle).count == 0 && may_still_come(context, group, computes(context, group));
 }
 
 void add_steps(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
@@ -103,6 +111,16 @@ void describe_absent(const AnalysisContext& context, const CauseGroup& group, co
                   stall.root().path.empty() ? "" : ", where a chain of waiting ranks begins",
                   wait_text(context, group, "the others", " have"));
   finding.evidence.push_back(activity_evidence(context, member, activity));
+  if (const auto habit = launch_habit(context.timeline, member)) {  // it has stopped in the middle of a step
+    finding.confidence = std::min(finding.confidence, kStoppedInStepConfidence);
+    finding.evidence.push_back(
+        {"collective",
+         habit->launched,
+         fmt::format("{} launched {} since its last synchronisation, which all ranks launched, and has never "
+                     "synchronised after as many",
+                     short_name(context.cluster, member), count_of(habit->launched, "call")),
+         {}});
+  }
   if (!activity.known) {  // it may be stopped
     finding.confidence = std::min(finding.confidence, kProfilerAloneConfidence);
   }

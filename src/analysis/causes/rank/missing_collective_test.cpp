@@ -10,8 +10,9 @@ namespace {
 
 using namespace small_job;
 
-/// Rank 2 does not enter the last call for `seconds`, until the recording ends; it was `late_ns` late in the 50th.
-Finding absent_for(int64_t seconds, int64_t late_ns) {
+/// Rank 2 does not enter the last call for `seconds`, until the recording ends; it was `late_ns` late in the 50th. What
+/// its thread does in that time is recorded as `state`.
+Finding absent_for(int64_t seconds, int64_t late_ns, std::optional<WaitKind> state = {}) {
   Ending ending = hang({2});
   const auto call = ending.call;
   ending.call = [call, late_ns](int rank, int64_t step, Collective& row) {
@@ -27,6 +28,13 @@ Finding absent_for(int64_t seconds, int64_t late_ns) {
   ending.node = [=](int, Node& node) { node.ended_ns = kLastArrivalNs + late_ns + seconds * kNsPerSecond; };
   MemorySource source;
   fill(source, ending);
+  if (state) {
+    WaitSpan span{.node_id = node_of_rank(2), .timestamp_ns = kLastArrivalNs, .window_ns = seconds * kNsPerSecond};
+    span.waited_ns = span.window_ns;
+    span.kind = *state;
+    span.pid = span.tid = 12;
+    source.accept(span);
+  }
   for (const Finding& finding : report_of(source).findings) {
     if (finding.cause == Cause::kMissingCollective) {
       return finding;
@@ -42,6 +50,41 @@ TEST(MissingCollective, MayStillComeUntilItLastsUnusuallyLong) {
   EXPECT_EQ(absent_for(31, 0).severity, Severity::kCritical);
   EXPECT_EQ(absent_for(50, 20 * kNsPerSecond).severity, Severity::kWaiting);
   EXPECT_EQ(absent_for(62, 20 * kNsPerSecond).severity, Severity::kCritical);
+}
+
+/// A first evaluation or a compilation takes minutes; a rank that is blocked for so long does not go on.
+TEST(MissingCollective, ARankThatComputesProvesNoHangForMinutes) {
+  const Finding finding = absent_for(61, 0, WaitKind::kOnCpu);
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
+  EXPECT_EQ(finding.summary.find("hung"), std::string::npos) << finding.summary;
+  EXPECT_NE(finding.summary.find("computing"), std::string::npos) << finding.summary;
+  EXPECT_EQ(absent_for(599, 0, WaitKind::kOnCpu).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(601, 0, WaitKind::kOnCpu).severity, Severity::kCritical);
+  EXPECT_EQ(absent_for(61, 0, WaitKind::kBlocked).severity, Severity::kCritical);
+  EXPECT_EQ(absent_for(29, 0, WaitKind::kBlocked).severity, Severity::kWaiting);
+}
+
+/// A rank that does not come because it was stopped or ended can't come by itself: that needs no long wait.
+TEST(MissingCollective, ARankThatWasStoppedOrEndedHangsAtOnce) {
+  for (const Cause cause : {Cause::kProcessStopped, Cause::kDeadRank}) {
+    MemorySource source;
+    Ending ending = hang({2});
+    ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 3 * kNsPerSecond; };
+    ending.process = [=](int rank, Process& process) {
+      if (rank == 2 && cause == Cause::kDeadRank) {
+        exit_at(process, kLastArrivalNs - kNsPerMs, 9);
+      }
+    };
+    fill(source, ending);
+    WaitSpan span{.node_id = node_of_rank(2), .timestamp_ns = kLastArrivalNs, .window_ns = 3 * kNsPerSecond};
+    span.waited_ns = span.window_ns;
+    span.kind = WaitKind::kStopped;
+    span.pid = span.tid = 12;
+    if (cause == Cause::kProcessStopped) {
+      source.accept(span);
+    }
+    expect(report_of(source), cause, 2);
+  }
 }
 
 TEST(MissingCollective, IsComparedWithTheLongestWaitBefore) {

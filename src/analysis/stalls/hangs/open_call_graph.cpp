@@ -5,10 +5,13 @@
 #include <map>
 #include <set>
 
+#include "analysis/stalls/hangs/launch_habits.h"
+
 namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kInstancesLookedBack = 4096;  // for a mismatch; more calls are never in flight at once
+constexpr size_t kMostNewestCalls = 16;         // ranks of one group that hang have few different newest calls
 
 /// The oldest of the open calls at the end of a sequence.
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
@@ -236,7 +239,103 @@ OpenCallGraph::Absence OpenCallGraph::absence_of(const Instance& instance, Inter
     follow(sequence, instance.group, instance.number, walk);
   }
   absence.root = std::move(walk.best);
+  if (absence.root.kind == HangKind::kTransfer) {  // their calls have no ends: they may wait for a rank that stopped
+    HangRoot stopped = stopped_in_step(instance.group, window);
+    const auto is_absent = [&](uint32_t sequence) { return timeline_.sequences()[sequence].member == stopped.member; };
+    if (stopped.kind == HangKind::kOutside) {
+      if (std::ranges::any_of(instance.absent, is_absent)) {
+        absence.outside = {stopped.member};
+      } else {
+        stopped.path = std::move(absence.root.path);
+      }
+      absence.root = std::move(stopped);
+    }
+  }
   return absence;
+}
+
+/// True if all calls of the rank without an end were launched by all ranks that they need, and these are known.
+bool OpenCallGraph::waits_for_nobody(MemberIndex member) const {
+  return std::ranges::all_of(open_calls_[member], [&](const HangStep& open) {
+    const CallSequence& sequence = timeline_.sequences()[open.sequence];
+    return timeline_.groups()[sequence.group].all_took_part &&
+           lacking(sequence.group, sequence.end_number() - 1).empty();
+  });
+}
+
+/// True if most ranks inside the instance have come to where they usually synchronise. If not, their CPUs may wait for
+/// room in their devices' queues, each one at a place of its own.
+bool OpenCallGraph::came_to_synchronisation(const Instance& instance) const {
+  size_t came = 0;
+  for (const Arrival& seen : instance.seen) {
+    const std::optional<LaunchHabit> habit = launch_habit(timeline_, timeline_.sequences()[seen.sequence].member);
+    came += habit && habit->may_synchronise() ? 1 : 0;
+  }
+  return 2 * came > instance.seen.size();
+}
+
+HangRoot OpenCallGraph::find_stopped(AttemptIndex attempt) const {
+  HangRoot found;
+  std::set<MemberIndex> judged;
+  Instance instance;
+  for (uint32_t index = 0; index < timeline_.groups().size(); ++index) {
+    const Group& group = timeline_.groups()[index];
+    if (group.attempt != attempt) {
+      continue;
+    }
+    std::map<int64_t, std::vector<uint32_t>> by_next;  // by the number of the call that a sequence lacks
+    for (const uint32_t sequence : group.sequences) {
+      by_next[timeline_.sequences()[sequence].end_number()].push_back(sequence);
+    }
+    if (by_next.size() > kMostNewestCalls) {
+      return {};
+    }
+    for (const auto& [number, sequences] : by_next) {
+      if (number == by_next.rbegin()->first || !read_instance(timeline_, index, number, instance) || !instance.hung ||
+          std::min(instance.hung_to_ns, timeline_.span().to_ns) - instance.last_arrival_ns < kHangNs) {
+        continue;
+      }
+      for (const uint32_t sequence : sequences) {
+        const MemberIndex member = timeline_.sequences()[sequence].member;
+        if (std::ranges::find(instance.absent, sequence) == instance.absent.end() || member == found.member) {
+          continue;
+        }
+        if (open_calls_[member].empty()) {
+          return {};  // it is in no call: that explains the hang
+        }
+        if (!judged.insert(member).second || !group.all_took_part || !waits_for_nobody(member)) {
+          continue;
+        }
+        const std::optional<LaunchHabit> habit = launch_habit(timeline_, member);
+        if (!habit || habit->may_synchronise()) {
+          continue;
+        }
+        if (found.kind != HangKind::kNone || !came_to_synchronisation(instance)) {
+          return {};
+        }
+        found = {.kind = HangKind::kOutside, .member = member, .path = {}};
+      }
+    }
+  }
+  return found;
+}
+
+HangRoot OpenCallGraph::stopped_in_step(uint32_t group, Interval window) const {
+  const AttemptIndex attempt = timeline_.groups()[group].attempt;
+  if (window.length() < kHangNs) {
+    return {};
+  }
+  const auto [found, fresh] = stopped_.try_emplace(attempt);
+  if (fresh) {
+    found->second = find_stopped(attempt);
+  }
+  const HangRoot& root = found->second;
+  for (size_t i = 0; root.kind == HangKind::kOutside && i < cluster_.members().size(); ++i) {
+    if (cluster_.members()[i].attempt == attempt && died(static_cast<MemberIndex>(i), window)) {
+      return {};
+    }
+  }
+  return root;
 }
 
 HangRoot OpenCallGraph::behind(const Instance& instance, Interval window) const {

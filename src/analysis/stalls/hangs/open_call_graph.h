@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -35,6 +36,11 @@ class OpenCallGraph {
   /// have entered as well and in which another rank waits for this instance. The ranks called in different orders.
   /// kNone if there is no such cycle.
   [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
+  /// The one rank of the group's job attempt that has stopped in the middle of a step: it has launched calls that all
+  /// of their ranks have launched, and not the next one, which others wait in for `window`, and it does not wait in a
+  /// synchronisation (launch_habits.h). kOutside with its rank and no path; kNone if there is none or several, if
+  /// another rank is in no call at all, or one has died.
+  [[nodiscard]] HangRoot stopped_in_step(uint32_t group, Interval window) const;
   /// The vote on the signatures under one sequence number; none if all agree.
   [[nodiscard]] std::optional<SignatureVote> vote_on(uint32_t group, int64_t number) const;
   /// The vote on the first instance whose ranks differ, after the newest one that all entered alike and ended. None for
@@ -70,11 +76,15 @@ class OpenCallGraph {
   void examine(const HangStep& open, Walk& walk) const;
   [[nodiscard]] bool examine_older(const HangStep& open, Walk& walk) const;
   void follow(uint32_t sequence, uint32_t group, int64_t number, Walk& walk) const;
+  [[nodiscard]] bool waits_for_nobody(MemberIndex member) const;
+  [[nodiscard]] bool came_to_synchronisation(const Instance& instance) const;
+  [[nodiscard]] HangRoot find_stopped(AttemptIndex attempt) const;
 
   const Timeline& timeline_;
   const Cluster& cluster_;
   const JobEnds& ends_;
-  std::vector<std::vector<HangStep>> open_calls_;  // by member: the oldest open call of each of its sequences
+  std::vector<std::vector<HangStep>> open_calls_;     // by member: the oldest open call of each of its sequences
+  mutable std::map<AttemptIndex, HangRoot> stopped_;  // once asked for
 };
 
 }  // namespace stalltrace::analysis

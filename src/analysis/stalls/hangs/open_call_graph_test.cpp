@@ -142,5 +142,101 @@ TEST(OpenCallGraph, RanksThatCalledInDifferentOrdersAreACycle) {
   EXPECT_EQ(root.path.size(), 2U);
 }
 
+/// A job on GPUs without the profiler plugin: calls return at once, and a synchronisation after the last call of a step
+/// ends all of them. In the last step nothing has ended.
+struct StepJob {
+  static constexpr CommHash kComm = 100;
+  static constexpr int kCalls = 8;           // in a step
+  int steps = 6;                             // that ended
+  std::vector<int> launched = {8, 3, 8, 8};  // in the last step, by rank
+  int synchronises_after = kCalls;           // rank 1, in each step; and at the end
+  bool returned = true;                      // rank 1's newest call
+  OpenCallJob job = {};
+
+  Collective call(int rank, int number, std::optional<int64_t> end_ns) const {
+    const int step = number / kCalls;
+    const int64_t begin_ns = kBegunNs + step * kNsPerSecond + number % kCalls * 20 * kNsPerMs + rank * kNsPerMs;
+    Collective row = call_of(rank, kComm, number, begin_ns, !end_ns);
+    row.event_id = make_event_id(1, static_cast<uint64_t>(1 + rank * 10'000 + number));
+    row.nranks = static_cast<int32_t>(launched.size());
+    row.launch_ns = 20 * kNsPerUs;
+    if (end_ns) {
+      row.duration_ns = *end_ns - begin_ns;
+    }
+    return row;
+  }
+
+  OpenCallGraph::Absence judge() {
+    for (int rank = 0; rank < static_cast<int>(launched.size()); ++rank) {
+      for (int number = 0; number < steps * kCalls; ++number) {
+        const int64_t step_ns = kBegunNs + number / kCalls * kNsPerSecond;
+        const bool early = rank == 1 && number % kCalls < synchronises_after && synchronises_after < kCalls;
+        const int64_t early_ns = (synchronises_after - 1) * 20 * kNsPerMs + 15 * kNsPerMs;
+        job.source.accept(call(rank, number, step_ns + (early ? early_ns : 500 * kNsPerMs)));
+      }
+      const int mine = launched[static_cast<size_t>(rank)];
+      for (int number = 0; number < mine; ++number) {
+        Collective row = call(rank, steps * kCalls + number, std::nullopt);
+        if (rank == 1 && number + 1 == mine && !returned) {
+          row.launch_ns.reset();
+        }
+        job.source.accept(row);
+      }
+    }
+    job.load();
+    const JobEnds ends;
+    const OpenCallGraph graph(*job.timeline, *job.cluster, ends);
+    const int64_t lacking = steps * kCalls + *std::ranges::min_element(launched);
+    Instance instance;
+    EXPECT_TRUE(read_instance(*job.timeline, job.group_of(kComm), lacking, instance));
+    EXPECT_FALSE(instance.absent.empty());
+    return graph.absence_of(instance, {instance.last_arrival_ns, instance.last_arrival_ns + 40 * kNsPerSecond});
+  }
+};
+
+TEST(OpenCallGraph, ARankThatStoppedInTheMiddleOfAStepIsOutside) {
+  StepJob steps;
+  const OpenCallGraph::Absence absence = steps.judge();
+  ASSERT_EQ(absence.root.kind, HangKind::kOutside);
+  EXPECT_EQ(steps.job.cluster->member(absence.root.member).pid, 11);
+  EXPECT_TRUE(absence.root.path.empty());
+  EXPECT_EQ(absence.outside, std::vector<MemberIndex>{absence.root.member});
+}
+
+/// It may wait there for the calls that it has launched, as the others do at the end of the step.
+TEST(OpenCallGraph, ARankThatUsuallySynchronisesThereIsNotOutside) {
+  StepJob steps{.synchronises_after = 3};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
+}
+
+TEST(OpenCallGraph, OfTwoRanksThatStoppedTogetherNoneIsOutside) {
+  StepJob steps{.launched = {8, 3, 3, 8, 8}};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
+}
+
+/// CPUs that wait for room in the queues of their devices stop in the middle of a step as well, each at its own call.
+TEST(OpenCallGraph, ARankThatIsALittleBehindOthersInTheMiddleOfAStepIsNotOutside) {
+  StepJob steps{.launched = {4, 3, 5, 4}};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
+}
+
+TEST(OpenCallGraph, ARankWhoseNewestCallHasNotReturnedIsInsideOfIt) {
+  StepJob steps{.returned = false};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
+}
+
+TEST(OpenCallGraph, WhereARankSynchronisesIsNotKnownOfAFewSteps) {
+  StepJob steps{.steps = kFewestSynchronisations - 1};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
+}
+
+/// What rank 1 has launched, rank 2 has not: rank 2 is further behind.
+TEST(OpenCallGraph, OfRanksThatStoppedTheFirstIsOutside) {
+  StepJob steps{.launched = {8, 5, 2, 8, 8, 8}};
+  const OpenCallGraph::Absence absence = steps.judge();
+  ASSERT_EQ(absence.root.kind, HangKind::kOutside);
+  EXPECT_EQ(steps.job.cluster->member(absence.root.member).pid, 12);
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

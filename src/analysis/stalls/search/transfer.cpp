@@ -50,6 +50,7 @@ struct Blame {
   HangRoot root;
   std::optional<SignatureVote> vote;
   bool elsewhere = false;
+  bool by_stopped = false;  // it waits for a rank that has stopped in the middle of its step, and lacks a later call
 };
 
 Blame blame_hang(SearchState& search, const Instance& instance, Interval window) {
@@ -73,6 +74,8 @@ Blame blame_hang(SearchState& search, const Instance& instance, Interval window)
   blame.elsewhere = blame.root.kind == HangKind::kTransfer;
   blame.root.kind = std::max(blame.root.kind, HangKind::kTransfer);
   blame.vote = search.mismatches.hanging_at(blame.root);
+  blame.by_stopped = blame.root.kind == HangKind::kTransfer && !blame.vote &&
+                     search.graph.stopped_in_step(instance.group, window).kind == HangKind::kOutside;
   return blame;
 }
 
@@ -145,6 +148,9 @@ void judge_transfer(SearchState& search, const Instance& instance) {
   std::optional<SignatureVote> vote;
   if (open) {
     Blame blame = blame_hang(search, instance, verdict.window);
+    if (blame.by_stopped) {
+      return declined(VerdictReason::kHeldUpElsewhere);
+    }
     if (blame.elsewhere) {
       const HangStep& step = blame.root.path.back();
       search.transfers.push_back({search.timeline.sequences()[step.sequence].group, step.number});
