@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/numbers/median.h"
 #include "preflight/peers/responder.h"
 
 namespace stalltrace::preflight {
@@ -174,9 +175,7 @@ void test_reach(const Peer& peer, PairResult& result) {
   result.reach = Reach::kReached;
   result.latency =
       Latency{.max_ns = *std::ranges::max_element(trips_ns), .round_trips = static_cast<int64_t>(trips_ns.size())};
-  const auto middle = trips_ns.begin() + static_cast<ptrdiff_t>(trips_ns.size() / 2);
-  std::ranges::nth_element(trips_ns, middle);
-  result.latency->median_ns = *middle;
+  result.latency->median_ns = median(std::move(trips_ns));
 }
 
 std::optional<Flow> test_flow(const Peer& peer, const FlowLimits& limits, Segments segments) {

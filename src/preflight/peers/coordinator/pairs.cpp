@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "base/numbers/median.h"
 #include "preflight/peers/coordinator/steps.h"
 #include "preflight/peers/judge/thresholds.h"
 
@@ -58,15 +59,11 @@ void test_slow_pairs_again(Ranks& ranks) {
       speeds.push_back(pair.alone->mbit());
     }
   }
-  if (speeds.empty()) {
-    return;
-  }
-  const auto middle = speeds.begin() + static_cast<ptrdiff_t>(speeds.size() / 2);
-  std::ranges::nth_element(speeds, middle);
+  const double slow_below = kSlowPair * median(std::move(speeds));
   std::vector<size_t> slow;
   for (size_t i = 0; i < ranks.results.pairs.size(); ++i) {
     const auto& flow = ranks.results.pairs[i].alone;
-    if (flow && flow->bytes > 0 && flow->mbit() < kSlowPair * *middle) {
+    if (flow && flow->bytes > 0 && flow->mbit() < slow_below) {
       slow.push_back(i);
     }
   }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "base/numbers/median.h"
 #include "base/text.h"
 #include "preflight/peers/endpoint.h"
 #include "preflight/peers/judge/links_at_fault.h"
@@ -344,13 +345,7 @@ bool Judgement::failed() const {
 }
 
 int64_t median_arrival_ns(const TestedRank& rank) {
-  std::vector<int64_t> sorted = rank.arrivals_ns;
-  if (sorted.empty()) {
-    return 0;
-  }
-  const auto middle = sorted.begin() + static_cast<ptrdiff_t>(sorted.size() / 2);
-  std::ranges::nth_element(sorted, middle);
-  return *middle;
+  return median(rank.arrivals_ns);
 }
 
 Judgement judge(const LaunchResults& results) { return Judge(results).run(); }

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -41,9 +42,7 @@ std::optional<double> middle_of_others(const std::map<NodeId, double>& highest, 
   if (rates.empty()) {
     return std::nullopt;
   }
-  const auto middle = rates.begin() + static_cast<std::ptrdiff_t>((rates.size() - 1) / 2);
-  std::ranges::nth_element(rates, middle);
-  return *middle;
+  return lower_median(std::move(rates));
 }
 
 }  // namespace
