@@ -6,11 +6,6 @@
 #include "analysis/thresholds.h"
 
 namespace stalltrace::analysis {
-namespace {
-
-constexpr int64_t kSameEndNs = 2 * kNsPerUs;  // durations are kept in whole microseconds
-
-}  // namespace
 
 bool LaunchHabit::may_synchronise() const { return std::ranges::binary_search(before, launched); }
 
