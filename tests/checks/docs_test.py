@@ -57,6 +57,22 @@ class Documents(Case):
         differing = {word for word in users if users[word] != code[word]}
         self.assertEqual(differing, {"location", "profiler file"})  # what only the code knows is left out
 
+    def test_the_keys_of_the_labs_results_are_documented(self):
+        """docs/lab.md names the keys of draws.jsonl and matrix.json, and no others."""
+        section = re.search(r"^### The matrix.*?$(.*?)(?=^### )", (ROOT / "docs" / "lab.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        lines, sums = section[section.index("| key | meaning |") :].split("`matrix.json`")
+        campaign = ROOT / "lab" / "cluster" / "campaign"
+
+        def written_by(file):
+            return set(re.findall(r'\{"([a-z_0-9]+)", ', (campaign / file).read_text()))
+
+        def named_in(text):
+            return set(re.findall(r"`([a-z_0-9]+)(?:\[\])?`", text))
+
+        verdicts = {"right", "abstained", "wrong", "costless", "failed"}
+        self.assertEqual(named_in(lines) - verdicts, written_by("result.cpp"))
+        self.assertEqual(named_in(sums), written_by("table.cpp"))
+
     def test_the_pages_that_the_readme_names_exist(self):
         for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
             self.assertTrue((ROOT / link).exists(), link)
