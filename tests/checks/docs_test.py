@@ -57,6 +57,17 @@ class Documents(Case):
         differing = {word for word in users if users[word] != code[word]}
         self.assertEqual(differing, {"location", "profiler file"})  # what only the code knows is left out
 
+    def test_the_map_of_the_code_has_every_folder(self):
+        """The section on rooms in src/README.md names each folder with code, as `NAME/` or by its path."""
+        rooms = re.search(r"^## Rooms$(.*?)(?=^## )", (ROOT / "src" / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        folders = {path.parent for top in ("src", "bpf", "plugin", "lab") for path in (ROOT / top).rglob("*.[hc]*")}
+        unnamed = {"testing", "testdata", "tests", "include"}
+        missing = []
+        for parts in sorted(folder.relative_to(ROOT).parts for folder in folders):
+            known = len(parts) < 2 or unnamed & set(parts) or re.search(rf"\b{parts[-1]}/|\b{'/'.join(parts)}\b", rooms)
+            missing += [] if known else ["/".join(parts)]
+        self.assertEqual(missing, [])
+
     def test_the_keys_of_the_labs_results_are_documented(self):
         """docs/lab.md names the keys of draws.jsonl and matrix.json, and no others."""
         section = re.search(r"^### The matrix.*?$(.*?)(?=^### )", (ROOT / "docs" / "lab.md").read_text(), re.MULTILINE | re.DOTALL)[1]
