@@ -59,7 +59,7 @@ ALLOWED = {
 # The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
 # "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
 ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "devices", "launches", "inspector", "benchmarks", "traces", "captures", "explain", "live"]
-ANALYSIS_BASE = {"intervals", "node_filter", "rank_numbers", "thresholds"}
+ANALYSIS_BASE = {"advice", "intervals", "node_filter", "advice", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may include it
 PRIVATE = [

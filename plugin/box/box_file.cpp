@@ -19,6 +19,7 @@
 
 #include "plugin/box/process.h"
 #include "plugin/box/ring.h"
+#include "plugin/wire/blackbox.h"
 
 namespace stalltrace::plugin {
 namespace {
@@ -62,7 +63,7 @@ Layout largest_layout(uint64_t limit_bytes) {
 bool is_in_shared_memory(int fd) {
   struct stat file {};
   struct stat shared {};
-  return fstat(fd, &file) == 0 && stat("/dev/shm", &shared) == 0 && file.st_dev == shared.st_dev;
+  return fstat(fd, &file) == 0 && stat(ST_BOX_FOLDER, &shared) == 0 && file.st_dev == shared.st_dev;
 }
 
 uint64_t space_for_us(int fd, uint64_t limit_bytes) {
@@ -92,7 +93,7 @@ bool name_file(const char* folder, int number, char* path) {
   if (number > 0) {
     snprintf(suffix, sizeof(suffix), "-%d", number);
   }
-  const int length = snprintf(path, kPathBytes, "%s/stalltrace-%d-%" PRIu64 "%s.profiler", folder, getpid(),
+  const int length = snprintf(path, kPathBytes, "%s/" ST_BOX_PREFIX "%d-%" PRIu64 "%s" ST_BOX_SUFFIX, folder, getpid(),
                               process_start_ticks(), suffix);
   return length >= 0 && static_cast<size_t>(length) < kPathBytes;
 }

@@ -10,7 +10,7 @@
 namespace stalltrace::plugin {
 
 struct BoxOptions {
-  const char* folder = "/dev/shm";
+  const char* folder = ST_BOX_FOLDER;
   uint64_t limit_bytes = 64ULL << 20;  // size limit of the file
 };
 

@@ -32,13 +32,14 @@ struct OldFiles {
 
 bool is_black_box(const char* name) {
   const char* end = strrchr(name, '.');
-  return strncmp(name, "stalltrace-", 11) == 0 && end != nullptr && strcmp(end, ".profiler") == 0;
+  return strncmp(name, ST_BOX_PREFIX, sizeof(ST_BOX_PREFIX) - 1) == 0 && end != nullptr &&
+         strcmp(end, ST_BOX_SUFFIX) == 0;
 }
 
 /// True for a file of this process made by another copy of the library: opening and closing it would drop its lock.
 bool is_ours(const char* name) {
   char prefix[32];
-  const int length = snprintf(prefix, sizeof(prefix), "stalltrace-%d-", getpid());
+  const int length = snprintf(prefix, sizeof(prefix), ST_BOX_PREFIX "%d-", getpid());
   return strncmp(name, prefix, static_cast<size_t>(length)) == 0;
 }
 

@@ -25,9 +25,13 @@
 #define ST_BOX_COUNTERS 16u
 #define ST_BOX_PAUSES 16u
 
-/* The file's name is stalltrace-PID-START.profiler, or, if that is taken, with -1, -2 ... before the suffix. This is
- * the number of names that are tried. */
+/* The file's name is stalltrace-PID-START.profiler, or, if that is taken, with -1, -2 ... before the suffix.
+ * ST_BOX_NAMES is the number of names that are tried. */
+#define ST_BOX_PREFIX "stalltrace-"
+#define ST_BOX_SUFFIX ".profiler"
 #define ST_BOX_NAMES 64
+/* Where files are, unless STALLTRACE_DIR names another folder. */
+#define ST_BOX_FOLDER "/dev/shm"
 
 /* An event's id and its parent's: tag << 48 | generation << 16 | slot. The tag is the writer's (header.process_tag), so
  * an id with another tag names an event of another process's file. 0: none. */

@@ -31,7 +31,7 @@ std::vector<std::string> profiler_file_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    if (entry->path().extension() == ".profiler") {
+    if (entry->path().extension() == blackbox::kProfilerFileSuffix) {
       names.push_back(entry->path().filename().string());
     }
   }

@@ -28,8 +28,8 @@ class ProfilerFiles {
   /// `kept` is the folder for them in the run's folder. If `chosen`, the folder in the environment, is not empty, they
   /// stay there. Otherwise they go to a new folder in `memory` that only this user can access, if that is a file system
   /// in memory with room, else to `kept`. The job's processes are those that `launcher` starts.
-  ProfilerFiles(std::string kept, const std::string& chosen, const Note& note, std::string memory = "/dev/shm",
-                pid_t launcher = ::getpid());
+  ProfilerFiles(std::string kept, const std::string& chosen, const Note& note,
+                std::string memory = blackbox::kProfilerFolder, pid_t launcher = ::getpid());
   ~ProfilerFiles();
   ProfilerFiles(const ProfilerFiles&) = delete;
   ProfilerFiles& operator=(const ProfilerFiles&) = delete;

@@ -13,7 +13,8 @@ void ProfilerProgress::find_files() {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, error)) {
     std::string path = entry.path().string();
-    if (entry.path().extension() != ".profiler" || sessions_.contains(path) || left_out_.contains(path)) {
+    if (entry.path().extension() != blackbox::kProfilerFileSuffix || sessions_.contains(path) ||
+        left_out_.contains(path)) {
       continue;
     }
     if (auto session = blackbox::ProfilerSession::open(path, blackbox::Keep::kNothing)) {

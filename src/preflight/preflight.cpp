@@ -24,7 +24,7 @@ namespace {
 constexpr size_t kMostNamed = 8;  // hosts with one value
 
 /// Where hosts differ in this, they can't talk to each other.
-bool breaks_a_job(std::string_view fact) { return fact == "address family"; }
+bool breaks_a_job(std::string_view fact) { return fact == kAddressFamily; }
 
 std::string host_name() {
   std::array<char, 256> name{};

@@ -21,8 +21,6 @@ constexpr size_t kLongestQuote = 200;
 constexpr size_t kNamesListed = 8;
 constexpr size_t kOthersListed = 4;
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 constexpr XidMeaning kPcieError{0, XidClass::kDevice, "a transfer was lost",
                                 "look at the device's slot, riser and cable, and at lspci -vvv for the state of its "
                                 "link; restart the node, and have the device replaced if it comes back"};
@@ -34,17 +32,14 @@ constexpr XidMeaning kNothingLost{0, XidClass::kNotice, "nothing was lost", ""};
 XidMeaning meaning_of(const KernelMessage& message) {
   switch (message.kind) {
     case KernelMessageKind::kXid: {
-      const int32_t number = message.code.value_or(0);
-      constexpr int32_t kFirstNvlink = 144;
-      constexpr int32_t kLastNvlink = 150;
-      XidMeaning meaning = meaning_of_xid(number);
-      if (number >= kFirstNvlink && number <= kLastNvlink && contains(message.text, "Nonfatal")) {
+      XidMeaning meaning = meaning_of_xid(message.code.value_or(0));
+      if (meaning.may_be_nonfatal && message.text.contains("Nonfatal")) {
         meaning.who = XidClass::kNotice;
       }
       return meaning;
     }
     case KernelMessageKind::kSxid:
-      return contains(message.text, ", Fatal") ? kSwitchError : kNothingLost;
+      return message.text.contains(", Fatal") ? kSwitchError : kNothingLost;
     case KernelMessageKind::kPcieUncorrected:
       return kPcieError;
     default:

@@ -22,6 +22,7 @@ struct XidMeaning {
   XidClass who = XidClass::kUndecided;
   std::string_view meaning;  // "the GPU has fallen off the bus"
   std::string_view remedy;
+  bool may_be_nonfatal = false;  // a message that contains "Nonfatal" is only a notice
 };
 
 /// Of a number that is not listed: kUndecided, with a reference to the catalogue.

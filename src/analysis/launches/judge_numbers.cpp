@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "analysis/advice.h"
 #include "analysis/launches/compare_launches.h"
 #include "analysis/launches/judge_parts.h"
 #include "analysis/thresholds.h"
@@ -207,10 +208,8 @@ class NumberJudge {
     }
     finding.evidence.push_back(
         {"log_line", 0, "RAS counts launches: whether the call before has ended is not known", {}});
-    finding.remedy = fmt::format(
-        "see where {} is (stalltrace stacks, py-spy dump), and why its process ended if it did; look for a collective "
-        "that only some ranks call, uneven numbers of steps, an input that does not come{}",
-        few.empty() ? "each rank" : names_of(newest_, comm, few), standing.stands_still() ? "" : kAskAgain);
+    finding.remedy = look_at_absent(few.empty() ? "each rank" : names_of(newest_, comm, few));
+    finding.remedy += standing.stands_still() ? "" : kAskAgain;
     const auto same = std::ranges::find_if(verdicts_.findings, [&](const Finding& one) {
       return one.cause == finding.cause && one.culprit && finding.culprit && finding.culprit->pid != 0 &&
              one.culprit->node == finding.culprit->node && one.culprit->pid == finding.culprit->pid;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/advice.h"
 #include "analysis/order/order_mismatch.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
@@ -439,13 +440,9 @@ class CommJudge {
 
   [[nodiscard]] std::string remedy(const CallOrder* culprit, bool minority) const {
     if (culprit == nullptr || !minority) {
-      return "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven "
-             "numbers of steps";
+      return std::string(kLookForUnevenCalls);
     }
-    return fmt::format(
-        "see where {} is (stalltrace stacks, py-spy dump), and why its process ended if it did; look for a "
-        "collective that only some ranks call, uneven numbers of steps, an input that does not come",
-        evidence_.describe(*culprit));
+    return look_at_absent(evidence_.describe(*culprit));
   }
 
   const OrderEvidence& evidence_;

@@ -102,7 +102,8 @@ struct LoggedJob {
   }
 };
 
-LogLine timeout_of(int rank, int64_t time_ns, std::string text = "Watchdog caught: WorkNCCL(OpType=ALLREDUCE, x)") {
+LogLine timeout_of(int rank, int64_t time_ns,
+                   std::string text = "Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, x)") {
   return {.node_id = LoggedJob::node(0),
           .timestamp_ns = time_ns,
           .rank = rank,
@@ -211,7 +212,7 @@ TEST(CallOrder, AWatchdogProvesTheHang) {
   job.lines = {timeout_of(0, kOriginNs)};
   expect_missing(job.explain(), 3, Severity::kCritical, 0.6);
   // Of another operation.
-  job.lines = {timeout_of(0, kOriginNs, "Watchdog caught: WorkNCCL(OpType=BROADCAST, x)")};
+  job.lines = {timeout_of(0, kOriginNs, "Watchdog caught collective operation timeout: WorkNCCL(OpType=BROADCAST, x)")};
   expect_missing(job.explain(), 3, Severity::kWaiting, 0.4);
   // The rank that is behind waits as well: it synchronises after each call, the others do not.
   job.lines = {timeout_of(0, kOriginNs), timeout_of(3, kOriginNs)};
@@ -252,7 +253,8 @@ TEST(CallOrder, AWatchdogCountsOnlyWhereItsRankWaits) {
   job.lines = {timeout_of(0, later_ns)};
   expect_missing(job.explain(), 3, Severity::kCritical, 0.6);
   for (const LogLine& other :
-       {timeout_of(17, later_ns), timeout_of(0, later_ns, "Watchdog caught: WorkNCCL(OpType=RECV, x)"),
+       {timeout_of(17, later_ns),
+        timeout_of(0, later_ns, "Watchdog caught collective operation timeout: WorkNCCL(OpType=RECV, x)"),
         timeout_of(0, later_ns, "Timeout at NCCL work: 30")}) {
     job.lines = {other};
     expect_missing(job.explain(), 3, Severity::kWaiting, 0.4);

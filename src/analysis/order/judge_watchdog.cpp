@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/advice.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds.h"
 #include "base/text.h"
@@ -236,14 +237,7 @@ class GroupJudge {
          0,
          "PyTorch counts a call when NCCL's function has returned: a rank that stands inside of it looks the same",
          {}});
-    finding.remedy =
-        minority ? fmt::format(
-                       "see where {} is (stalltrace stacks, py-spy dump), and why its process ended if it did; "
-                       "look for a collective that only some ranks call, uneven numbers of steps, an input "
-                       "that does not come",
-                       ranks_text(to_blame))
-                 : "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for "
-                   "uneven numbers of steps";
+    finding.remedy = minority ? look_at_absent(ranks_text(to_blame)) : std::string(kLookForUnevenCalls);
     out_.findings.push_back(std::move(finding));
   }
 

@@ -14,15 +14,15 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kBegin = int64_t{20'000} * 86'400 * kNsPerSecond;
+constexpr int64_t kWatchdogBegin = int64_t{20'000} * 86'400 * kNsPerSecond;
 constexpr std::string_view kDefault = "0(default_pg)";
 
 /// The output of a job, in which each line has its speaker.
-struct Output {
+struct WatchdogOutput {
   std::vector<LogLine> lines;
 
   void say(int32_t rank, std::string text) {
-    LogLine row{.node_id = 1, .timestamp_ns = kBegin + std::ssize(lines), .pid = 100 + rank, .rank = rank};
+    LogLine row{.node_id = 1, .timestamp_ns = kWatchdogBegin + std::ssize(lines), .pid = 100 + rank, .rank = rank};
     row.kind = LogKind::kTimeout;
     row.line = std::ssize(lines) + 1;
     row.text = std::move(text);
@@ -55,7 +55,8 @@ struct Output {
 
   [[nodiscard]] Report explained() const {
     MemorySource source;
-    Node node{.node_id = 1, .name = "node1", .hostname = "node1", .agent_version = "nccl_log", .started_ns = kBegin};
+    Node node{
+        .node_id = 1, .name = "node1", .hostname = "node1", .agent_version = "nccl_log", .started_ns = kWatchdogBegin};
     node.missing_evidence = kLacksDurations;
     source.accept(node);
     for (const LogLine& line : lines) {
@@ -67,7 +68,7 @@ struct Output {
   }
   /// The only finding, which is the same whatever the order of the ranks' logs.
   [[nodiscard]] Finding only() const {
-    Output turned{lines};
+    WatchdogOutput turned{lines};
     std::ranges::stable_sort(turned.lines, std::greater<>(), [](const LogLine& line) { return line.rank.value(); });
     const Report report = explained();
     const Report again = turned.explained();
@@ -82,7 +83,7 @@ struct Output {
 };
 
 TEST(Watchdog, ARankThatDidNotBeginTheCall) {
-  Output output;
+  WatchdogOutput output;
   for (const int rank : {0, 1, 2}) {
     output.waits(rank, 4214);
   }
@@ -99,7 +100,7 @@ TEST(Watchdog, ARankThatDidNotBeginTheCall) {
 }
 
 TEST(Watchdog, ARankOfWhichAnEarlierCallHadNotEndedIsLessCertain) {
-  Output output;
+  WatchdogOutput output;
   output.waits(0, 4214);
   output.waits(1, 4214);
   output.asked(2, 4213, 4210);
@@ -109,7 +110,7 @@ TEST(Watchdog, ARankOfWhichAnEarlierCallHadNotEndedIsLessCertain) {
 }
 
 TEST(Watchdog, ARankThatMadeOneCallMoreThanAllOthers) {
-  Output output;
+  WatchdogOutput output;
   output.waits(0, 11, kDefault, "ALLREDUCE", 1);
   for (const int rank : {1, 2, 3}) {
     output.asked(rank, 10, 10);
@@ -121,7 +122,7 @@ TEST(Watchdog, ARankThatMadeOneCallMoreThanAllOthers) {
 }
 
 TEST(Watchdog, ARankWhoseCallEndedElsewhere) {
-  Output output;
+  WatchdogOutput output;
   output.waits(0, 4214);
   output.waits(1, 4214);
   output.waits(2, 4213);
@@ -132,21 +133,21 @@ TEST(Watchdog, ARankWhoseCallEndedElsewhere) {
 }
 
 TEST(Watchdog, WithoutNamesOfGroupsLittleIsCertain) {
-  Output output;  // PyTorch 2.0 to 2.2
+  WatchdogOutput output;  // PyTorch 2.0 to 2.2
   output.caught(0, 4214);
   output.caught(1, 4214);
   output.caught(2, 4213);
   const Finding finding = output.only();
   EXPECT_EQ(finding.culprit->rank, 2);
   EXPECT_LE(finding.confidence, 0.3);
-  Output other;  // may be two groups' calls
+  WatchdogOutput other;  // may be two groups' calls
   other.caught(0, 7, "ALLREDUCE");
   other.caught(1, 7, "ALLGATHER");
   EXPECT_TRUE(other.explained().findings.empty());
 }
 
 TEST(Watchdog, DifferentOperationsUnderOneNumber) {
-  Output output;
+  WatchdogOutput output;
   output.waits(0, 7);
   output.waits(1, 7);
   output.waits(2, 7, kDefault, "_ALLGATHER_BASE");
@@ -154,19 +155,20 @@ TEST(Watchdog, DifferentOperationsUnderOneNumber) {
   EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
   EXPECT_EQ(finding.culprit->rank, 2);
   expect_golden_text("watchdog: mismatch", finding);
-  Output sizes;
+  WatchdogOutput sizes;
   sizes.waits(0, 7, kDefault, "ALLREDUCE", 10);
   sizes.waits(1, 7, kDefault, "ALLREDUCE", 20);
   EXPECT_EQ(sizes.only().cause, Cause::kMismatchedCollective);
   EXPECT_FALSE(sizes.only().culprit);
-  Output uneven;  // an AllToAll may have other sizes on each rank
+  WatchdogOutput uneven;  // an AllToAll may have other sizes on each rank
   uneven.waits(0, 7, kDefault, "ALLTOALL", 10);
   uneven.waits(1, 7, kDefault, "ALLTOALL", 20);
   EXPECT_EQ(uneven.only().cause, Cause::kUnknown);
 }
 
 TEST(Watchdog, ARankThatWaitsInAnotherGroupIsNotToBlame) {
-  Output output;  // rank 3 is behind in its tensor parallel group; rank 2 waits for it there, and 0 for 2 in theirs
+  WatchdogOutput
+      output;  // rank 3 is behind in its tensor parallel group; rank 2 waits for it there, and 0 for 2 in theirs
   output.waits(2, 90, "5");
   output.asked(3, 89, 89, "5");
   output.waits(0, 40, "8");
@@ -179,7 +181,7 @@ TEST(Watchdog, ARankThatWaitsInAnotherGroupIsNotToBlame) {
 }
 
 TEST(Watchdog, WhereNobodyIsBehindNobodyIsBlamed) {
-  Output output;
+  WatchdogOutput output;
   for (const int rank : {0, 1, 3}) {
     output.waits(rank, 5);
   }
@@ -190,7 +192,7 @@ TEST(Watchdog, WhereNobodyIsBehindNobodyIsBlamed) {
 }
 
 TEST(Watchdog, CallsBetweenSomeRanksAreNotCompared) {
-  Output output;
+  WatchdogOutput output;
   output.waits(0, 7, kDefault, "SEND");
   output.waits(1, 9, kDefault, "RECV");
   output.asked(2, 3, 3);
@@ -200,7 +202,7 @@ TEST(Watchdog, CallsBetweenSomeRanksAreNotCompared) {
 }
 
 TEST(Watchdog, LinesWithoutNumbersShowAHang) {
-  Output output;  // PyTorch 1.x
+  WatchdogOutput output;  // PyTorch 1.x
   output.say(1,
              "[Rank 1] Watchdog caught collective operation timeout: WorkNCCL(OpType=ALLREDUCE, Timeout(ms)=1800000) "
              "ran for 1802713 milliseconds before timing out.");

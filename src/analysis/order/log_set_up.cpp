@@ -20,8 +20,6 @@ namespace {
 constexpr size_t kMostWarningNotes = 4;
 constexpr size_t kLongestQuote = 200;
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 /// A rank could not reach an address, or has no interface.
 struct SetUpProblem {
   std::string address;  // empty: no interface
@@ -29,13 +27,13 @@ struct SetUpProblem {
 };
 
 std::optional<SetUpProblem> problem_in(std::string_view text) {
-  if (contains(text, "no socket interface found") || contains(text, "no interface found") ||
-      contains(text, "No interface found") || contains(text, "No IP interface found") ||
-      contains(text, "No usable listening interface found")) {
+  if (text.contains("no socket interface found") || text.contains("no interface found") ||
+      text.contains("No interface found") || text.contains("No IP interface found") ||
+      text.contains("No usable listening interface found")) {
     return SetUpProblem{.address = "", .no_interface = true};
   }
-  const bool failed = contains(text, " failed : ") || contains(text, " returned ") || contains(text, "refused") ||
-                      contains(text, "timed out") || contains(text, "No route to host");
+  const bool failed = text.contains(" failed : ") || text.contains(" returned ") || text.contains("refused") ||
+                      text.contains("timed out") || text.contains("No route to host");
   const size_t at = text.find("connect to ");
   if (!failed || at == std::string_view::npos) {
     return std::nullopt;

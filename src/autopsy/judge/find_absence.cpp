@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/advice.h"
 #include "analysis/thresholds.h"
 #include "autopsy/judge/job.h"
 #include "base/clock.h"
@@ -77,10 +78,9 @@ void blame(const Job& job, const std::vector<size_t>& waiting, const std::vector
   finding.evidence.push_back(doing_evidence(job, rank));
   add_unread(job, rank, finding);
   add_waiting(job, finding);
-  finding.remedy = fmt::format(
-      "see why pid {} on {} is there (stalltrace stacks --pid {} has all its threads); look for an input that does not "
-      "come, a collective that only some ranks call, uneven numbers of steps",
-      job.ranks()[rank].pid, job.context().node, job.ranks()[rank].pid);
+  finding.remedy =
+      fmt::format("see why pid {} on {} is there (stalltrace stacks --pid {} has all its threads); {}",
+                  job.ranks()[rank].pid, job.context().node, job.ranks()[rank].pid, analysis::kLookForAbsence);
   findings.push_back(std::move(finding));
 }
 
@@ -93,10 +93,7 @@ void blame_nobody(const Job& job, const std::vector<size_t>& waiting, const std:
   finding.summary = fmt::format("Only {} of {} ranks here wait in a call ({}), the others are elsewhere: {}.",
                                 waiting.size(), job.ranks().size(), job.where(waiting), job.where(outside));
   add_waiting(job, finding);
-  finding.remedy =
-      "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven numbers "
-      "of "
-      "steps";
+  finding.remedy = analysis::kLookForUnevenCalls;
   findings.push_back(std::move(finding));
 }
 

@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "plugin/wire/blackbox.h"
 
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr const char* kUsualFolder = "/dev/shm";
 constexpr size_t kMostFolders = 64;
 constexpr size_t kMostFoldersOfUser = 48;
 constexpr size_t kMostTargets = 1024;
@@ -58,7 +58,7 @@ UniqueFd open_below(const std::string& root, const std::string& path) {
 }
 
 bool is_profiler_file_name(std::string_view name) {
-  return name.starts_with("stalltrace-") && name.ends_with(".profiler");
+  return name.starts_with(ST_BOX_PREFIX) && name.ends_with(kProfilerFileSuffix);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ bool is_profiler_file_name(std::string_view name) {
 ProfilerFileFinder::ProfilerFileFinder(const Procfs& procfs, Scope scope)
     : procfs_(procfs), scope_(scope), boot_id_(trim(read_file("/proc/sys/kernel/random/boot_id", 64).value_or(""))) {
   if (!scope_.only_living) {
-    add_folder("/", kUsualFolder, 0, true);
+    add_folder("/", kProfilerFolder, 0, true);
   }
 }
 
@@ -101,7 +101,7 @@ void ProfilerFileFinder::add_process(pid_t pid, uint32_t user) {
   if (targets_.size() >= kMostTargets || of_user >= kMostTargetsOfUser) {
     return losses_.add(users_loss(kLostProcesses, user));
   }
-  std::string folder = kUsualFolder;
+  std::string folder = kProfilerFolder;
   if (const auto environment = procfs_.environment(pid)) {
     const auto chosen = environment->find("STALLTRACE_DIR");
     if (chosen != environment->end() && chosen->second.starts_with('/')) {
@@ -159,7 +159,7 @@ void ProfilerFileFinder::search_target(Target& target, int64_t now_ns, const Tak
   const bool all_names = target.ended || now_ns - target.all_names_tried_ns >= kAllNamesNs;
   target.all_names_tried_ns = all_names ? now_ns : target.all_names_tried_ns;
   for (int number = 0; number < ST_BOX_NAMES; ++number) {
-    const std::string name = fmt::format("stalltrace-{}-{}{}.profiler", target.inner_pid, target.start_ticks,
+    const std::string name = fmt::format(ST_BOX_PREFIX "{}-{}{}" ST_BOX_SUFFIX, target.inner_pid, target.start_ticks,
                                          number == 0 ? "" : fmt::format("-{}", number));
     UniqueFd file = open_file(folder->fd.get(), name.c_str());
     if (!file && errno == ENOENT && !all_names) {

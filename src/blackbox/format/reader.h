@@ -20,6 +20,10 @@
 
 namespace stalltrace::blackbox {
 
+inline constexpr const char* kProfilerFileSuffix = ST_BOX_SUFFIX;
+/// Where the plugin makes its files without STALLTRACE_DIR.
+inline constexpr const char* kProfilerFolder = ST_BOX_FOLDER;
+
 /// Limits of one read().
 struct ReadBounds {
   uint64_t most_records = std::numeric_limits<uint64_t>::max();

@@ -46,8 +46,8 @@ RunEvidence::RunEvidence(launch::RunFolder folder, const Options& options, const
       patience_(options.patience),
       folder_(std::move(folder)),
       profiler_files_(
-          folder_.profiler_folder(), chosen_folder(), [&](const std::string& line) { console.note(line); }, "/dev/shm",
-          options.launcher) {
+          folder_.profiler_folder(), chosen_folder(), [&](const std::string& line) { console.note(line); },
+          blackbox::kProfilerFolder, options.launcher) {
   if (!options.node.empty()) {
     environment_.push_back("STALLTRACE_NODE=" + options.node);
   }

@@ -21,8 +21,6 @@ constexpr size_t kLongestName = 512;
 constexpr int64_t kMostNumber = int64_t{1} << 40;
 constexpr int64_t kLatestNs = 4'000'000'000'000'000'000;  // October 2096
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 /// Longer names first: "reduce_scatter" contains "reduce".
 constexpr std::array<std::pair<std::string_view, Operation>, 15> kOperations{{
     {"all_reduce", Operation::kAllReduce},
@@ -155,8 +153,7 @@ class Reader {
       entry.group_known = false;
     }
     const std::string_view name = tree_.text(tree_.find(value, "profiling_name"));
-    const auto* const op =
-        std::ranges::find_if(kOperations, [&](const auto& one) { return contains(name, one.first); });
+    const auto* const op = std::ranges::find_if(kOperations, [&](const auto& one) { return name.contains(one.first); });
     entry.op = op == kOperations.end() ? std::nullopt : std::optional(op->second);
     entry.library = name.starts_with("gloo:")  ? Library::kGloo
                     : name.starts_with("mpi:") ? Library::kMpi
@@ -181,11 +178,11 @@ class Reader {
 
   /// Elements of the inputs. Ranks may differ where an operation allows it: then it is left out.
   void read_tensors(ValueIndex value, std::string_view name, DumpEntry& entry) const {
-    const bool base = contains(name, "_base") || contains(name, "_tensor");
+    const bool base = name.contains("_base") || name.contains("_tensor");
     const bool equal = entry.op && (*entry.op == Operation::kAllReduce || *entry.op == Operation::kBroadcast ||
                                     *entry.op == Operation::kReduce ||
                                     ((*entry.op == Operation::kAllGather || *entry.op == Operation::kReduceScatter) &&
-                                     base && !contains(name, "coalesced")));
+                                     base && !name.contains("coalesced")));
     const std::vector<ValueIndex>& tensors = tree_.items(tree_.find(value, "input_sizes"));
     if (!equal || tensors.empty() || tensors.size() > kMostTensors) {
       return;

@@ -24,8 +24,6 @@ constexpr size_t kMostLinesOfProcess = 2048;
 constexpr size_t kMostLinesOfKind = 200'000;
 constexpr int64_t kUntimedLineNs = kNsPerUs;  // between lines that have no time
 
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
-
 std::optional<LogKind> kind_of(const LogText& text) {
   if (text.level == LogText::Level::kWarn) {
     return LogKind::kWarning;
@@ -36,7 +34,7 @@ std::optional<LogKind> kind_of(const LogText& text) {
   if (text.level != LogText::Level::kInfo) {
     return std::nullopt;
   }
-  if (text.message.starts_with("Channel ") && contains(text.message, " via ")) {
+  if (text.message.starts_with("Channel ") && text.message.contains(" via ")) {
     return LogKind::kTransport;
   }
   const bool interface = text.message.starts_with("NET/") || text.message.starts_with("Bootstrap : Using") ||

@@ -8,14 +8,14 @@
 #include "base/text.h"
 #include "import/json.h"
 #include "import/nccl_ras/report.h"
+#include "model/operation.h"
 
 namespace stalltrace::import {
 namespace {
 
 constexpr size_t kMostReports = 10'000;
 constexpr int64_t kMostRanks = 1 << 24;
-constexpr int64_t kSuccess = 0;  // ncclSuccess and ncclInProgress of ncclResult_t
-constexpr int64_t kInProgress = 7;
+constexpr int64_t kSuccess = 0;  // ncclResult_t
 
 /// A comma between `"nvml_dev": 1` and `"status"`.
 std::string with_missing_commas(std::string_view text) {
@@ -90,7 +90,7 @@ class Reader {
 
   static int32_t error_of(std::optional<int64_t> result) {
     const int64_t value = result.value_or(kSuccess);
-    return value == kSuccess || value == kInProgress || value > 255 ? 0 : static_cast<int32_t>(value);
+    return value > 255 || !call_failed(Library::kNccl, static_cast<int32_t>(value)) ? 0 : static_cast<int32_t>(value);
   }
 
   bool read_who(ValueIndex rank, RasStatement& out) const {

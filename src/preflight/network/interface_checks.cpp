@@ -152,7 +152,7 @@ void check_interfaces(const Settings& settings, const std::vector<InterfaceAddre
   report.facts["interfaces"] = names_of(chosen.addresses);
   if (!chosen.addresses.empty()) {
     const InterfaceAddress& first = chosen.addresses.front();
-    report.facts["address family"] = first.ipv6 ? "IPv6" : "IPv4";
+    report.facts[kAddressFamily] = first.ipv6 ? "IPv6" : "IPv4";
   }
   for (const InterfaceAddress& one : chosen.addresses) {
     if (const std::string mtu = statistic(files, one.name, "mtu"); !mtu.empty()) {

@@ -18,7 +18,8 @@ namespace {
 /// kOfTheJob.
 enum class Counted : uint8_t { kRunnable, kThrottled, kOutsiders, kProcess, kOfTheJob };
 
-std::string process_text(const std::string& name, int32_t pid) { return fmt::format("'{}' (pid {})", name, pid); }
+/// A process as the detail of a counter: its number, a blank, its name.
+std::string process_detail(const std::string& name, int32_t pid) { return fmt::format("{} {}", pid, name); }
 
 /// True if at least half of the rank's CPU waits are `part`.
 bool is_half_of_runnable(const CauseGroup& group, Counted part) {
@@ -106,7 +107,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.counters.at(Counted::kOutsiders) = {outside.occasions, outside.covered_ns, {}};
     hypothesis.counters.at(Counted::kRunnable, counted->competitor) = {counted->occasions, counted->covered_ns, {}};
     if (!counted->competitor.empty() && counted->competitor_pid != 0) {
-      hypothesis.counters.at(Counted::kProcess, process_text(counted->competitor, counted->competitor_pid)).time_ns =
+      hypothesis.counters.at(Counted::kProcess, process_detail(counted->competitor, counted->competitor_pid)).time_ns =
           counted->covered_ns;
     }
     hypothesis.counters.at(Counted::kOfTheJob).time_ns = counted->competitor_belongs ? counted->covered_ns : 0;
@@ -151,10 +152,12 @@ void describe_throttled(const AnalysisContext& context, const CauseGroup& group,
 std::string competitor_text(const CauseGroup& group) {
   const EvidenceCounters::Detail process = group.counters.longest(Counted::kProcess);
   const std::string name = group.counters.longest_detail(Counted::kRunnable);
-  if (process.detail.starts_with(fmt::format("'{}'", name)) &&
+  const std::string_view detail(process.detail);
+  const std::string_view pid = detail.substr(0, detail.find(' '));
+  if (!name.empty() && detail.substr(std::min(pid.size() + 1, detail.size())) == name &&
       static_cast<double>(process.time_ns) >=
           kContentionMainShare * static_cast<double>(group.counters.sum(Counted::kRunnable).time_ns)) {
-    return process.detail;
+    return fmt::format("'{}' (pid {})", name, pid);
   }
   return name.empty() ? "something else" : fmt::format("'{}'", name);
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/advice.h"
 #include "analysis/causes/library_advice.h"
 #include "analysis/causes/open_wait.h"
 #include "analysis/causes/rank/activity.h"
@@ -96,9 +97,7 @@ void describe_lonely(const AnalysisContext& context, const CauseGroup& group, co
           : fmt::format("{} has entered {} alone, the others have not: {}.",
                         capitalised(context.cluster.describe(group.location.culprit)), call,
                         wait_text(context, group, "it", " has"));
-  finding.remedy =
-      "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven numbers "
-      "of steps";
+  finding.remedy = kLookForUnevenCalls;
 }
 
 void describe_absent(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
@@ -130,10 +129,8 @@ void describe_absent(const AnalysisContext& context, const CauseGroup& group, co
     finding.evidence.push_back(
         {"python_exception", 1, fmt::format("{} raised {}", short_name(context.cluster, member), raised->text()), {}});
   }
-  finding.remedy = fmt::format(
-      "see where pid {} on {} is (py-spy dump, gdb): it is {}; look for a collective that only some ranks call, uneven "
-      "numbers of steps, an input that does not come",
-      finding.culprit->pid, finding.culprit->node, doing(activity));
+  finding.remedy = fmt::format("see where pid {} on {} is (stalltrace stacks, py-spy dump): it is {}; {}",
+                               finding.culprit->pid, finding.culprit->node, doing(activity), kLookForAbsence);
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {

@@ -231,11 +231,10 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
     }
     return declined(reason_below(pair, late_ns));
   }
-  if (is_warming_up(search.timeline.groups()[instance.group], instance.number)) {
-    verdict.limit_ns = std::max(limit_ns, kWarmUpFloorNs);
-    if (late_ns < kWarmUpFloorNs) {
-      return declined(VerdictReason::kWarmingUp);
-    }
+  const int64_t floor_ns = warm_up_floor_ns(search, instance);
+  verdict.limit_ns = std::max(limit_ns, floor_ns);
+  if (late_ns < floor_ns) {
+    return declined(VerdictReason::kWarmingUp);
   }
   const bool certain = lateness || (comparable(search, instance) &&
                                     late_ns - clock_error_ns(search, instance).value_or(late_ns) > limit_ns);
@@ -295,8 +294,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
 int64_t late_limit_ns(const SearchState& search, const Instance& instance) {
   const Baseline* pair = search.baselines.pair_wait(instance.group);
   const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
-  return warming_up ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
+  return std::max(limit_ns, warm_up_floor_ns(search, instance));
 }
 
 void judge_late_arrival(SearchState& search, const Instance& instance) {

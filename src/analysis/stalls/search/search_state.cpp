@@ -51,14 +51,17 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
   }
   Instance instance;
   if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {
-    const bool warming_up = is_warming_up(timeline.groups()[instance.group], instance.number);
+    const int64_t floor_ns = warm_up_floor_ns(*this, instance);
     const Baseline& baseline = baselines.transfer(timeline, instance);
-    result.watched = WatchedInstance{
-        .transfer = baseline,
-        .transfer_limit_ns = warming_up ? std::max(baseline.limit_ns, kWarmUpFloorNs) : baseline.limit_ns,
-        .late_limit_ns = late_limit_ns(*this, instance),
-        .warming_up = warming_up};
+    result.watched = WatchedInstance{.transfer = baseline,
+                                     .transfer_limit_ns = std::max(baseline.limit_ns, floor_ns),
+                                     .late_limit_ns = late_limit_ns(*this, instance),
+                                     .warming_up = floor_ns > 0};
   }
+}
+
+int64_t warm_up_floor_ns(const SearchState& search, const Instance& instance) {
+  return is_warming_up(search.timeline.groups()[instance.group], instance.number) ? kWarmUpFloorNs : 0;
 }
 
 Stall begin_stall(const SearchState& search, const Instance& instance, const Verdict& verdict) {

@@ -50,6 +50,10 @@ struct SearchState {
   StallSearch result;
 };
 
+/// What lateness and transfer of this instance have to exceed, whatever its baseline: of the first instances of a
+/// communicator kWarmUpFloorNs, else 0.
+int64_t warm_up_floor_ns(const SearchState& search, const Instance& instance);
+
 /// The fields that all kinds of stalls have; its members are the ranks that arrived.
 Stall begin_stall(const SearchState& search, const Instance& instance, const Verdict& verdict);
 

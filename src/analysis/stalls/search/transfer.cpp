@@ -28,10 +28,9 @@ Verdict verdict_on(const SearchState& search, const Instance& instance) {
   const bool ended = instance.completed();
   verdict.window = {instance.last_arrival_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
   verdict.value_ns = verdict.window.length();
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
-  verdict.limit_ns =
-      !ended ? kHangNs
-             : std::max(search.baselines.transfer(search.timeline, instance).limit_ns, warming_up ? kWarmUpFloorNs : 0);
+  verdict.limit_ns = !ended ? kHangNs
+                            : std::max(search.baselines.transfer(search.timeline, instance).limit_ns,
+                                       warm_up_floor_ns(search, instance));
   return verdict;
 }
 
@@ -123,14 +122,14 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
     decline(search, instance, verdict);
     return false;
   }
-  const bool warming_up = is_warming_up(search.timeline.groups()[instance.group], instance.number);
-  if (too_long && (!warming_up || instance.transfer_ns() >= kWarmUpFloorNs)) {
+  const int64_t floor_ns = warm_up_floor_ns(search, instance);
+  if (too_long && instance.transfer_ns() >= floor_ns) {
     return true;
   }
   Verdict verdict{.part = StallPart::kTransfer, .value_ns = instance.transfer_ns(), .limit_ns = limit_ns};
   verdict.reason = too_long ? VerdictReason::kWarmingUp : VerdictReason::kBelowLimit;
   verdict.window = {instance.last_arrival_ns, instance.completion_ns};
-  verdict.limit_ns = too_long ? std::max(limit_ns, kWarmUpFloorNs) : limit_ns;
+  verdict.limit_ns = too_long ? std::max(limit_ns, floor_ns) : limit_ns;
   decline(search, instance, verdict);
   return false;
 }

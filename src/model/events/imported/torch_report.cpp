@@ -125,17 +125,22 @@ std::optional<TorchReport> read_barrier(std::string_view line, size_t at) {
 }  // namespace
 
 Operation operation_of_torch(std::string_view type) {
-  constexpr std::array<std::pair<std::string_view, Operation>, 8> kTypes{{{"REDUCE_SCATTER", Operation::kReduceScatter},
-                                                                          {"ALLREDUCE", Operation::kAllReduce},
-                                                                          {"ALLGATHER", Operation::kAllGather},
-                                                                          {"ALLTOALL", Operation::kAllToAll},
-                                                                          {"BROADCAST", Operation::kBroadcast},
-                                                                          {"BARRIER", Operation::kBarrier},
-                                                                          {"GATHER", Operation::kGather},
-                                                                          {"REDUCE", Operation::kReduce}}};
+  // The first that the type contains: a longer name stands before those inside of it.
+  constexpr std::array<std::pair<std::string_view, Operation>, 11> kTypes{
+      {{"REDUCE_SCATTER", Operation::kReduceScatter},
+       {"ALLREDUCE", Operation::kAllReduce},
+       {"ALLGATHER", Operation::kAllGather},
+       {"ALLTOALL", Operation::kAllToAll},
+       {"BROADCAST", Operation::kBroadcast},
+       {"BARRIER", Operation::kBarrier},
+       {"GATHER", Operation::kGather},
+       {"SCATTER", Operation::kScatter},
+       {"REDUCE", Operation::kReduce},
+       {"SEND", Operation::kSend},
+       {"RECV", Operation::kRecv}}};
   const auto* const known =
       std::ranges::find_if(kTypes, [&](const auto& one) { return type.find(one.first) != std::string_view::npos; });
-  return known == kTypes.end() ? Operation::kAllReduce : known->second;
+  return known == kTypes.end() ? Operation::kGroup : known->second;
 }
 
 std::optional<TorchReport> read_torch_report(std::string_view line) {

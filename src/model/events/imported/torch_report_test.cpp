@@ -52,6 +52,26 @@ TEST(TorchReport, RanksThatMissABarrier) {
   EXPECT_EQ(several->text, "Ranks 1, 2, 30 failed to pass monitoredBarrier in 9 ms");
 }
 
+TEST(TorchReport, EachNameOfAnOperation) {
+  const std::vector<std::pair<std::string_view, Operation>> names{{"ALLREDUCE", Operation::kAllReduce},
+                                                                  {"ALLREDUCE_COALESCED", Operation::kAllReduce},
+                                                                  {"BROADCAST", Operation::kBroadcast},
+                                                                  {"_REDUCE_OOP", Operation::kReduce},
+                                                                  {"_ALLGATHER_BASE", Operation::kAllGather},
+                                                                  {"_REDUCE_SCATTER_BASE", Operation::kReduceScatter},
+                                                                  {"GATHER", Operation::kGather},
+                                                                  {"SCATTER", Operation::kScatter},
+                                                                  {"ALLTOALL_BASE", Operation::kAllToAll},
+                                                                  {"SEND", Operation::kSend},
+                                                                  {"RECVANYSOURCE", Operation::kRecv},
+                                                                  {"BARRIER", Operation::kBarrier},
+                                                                  {"UNKNOWN", Operation::kGroup},
+                                                                  {"", Operation::kGroup}};
+  for (const auto& [type, op] : names) {
+    EXPECT_EQ(operation_of_torch(type), op) << type;
+  }
+}
+
 TEST(TorchReport, WhatIsNone) {
   for (const std::string_view line :
        {"", "Detected mismatch between collectives on ranks. Rank ", "failed to pass monitoredBarrier in 5 ms",
