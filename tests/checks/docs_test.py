@@ -57,6 +57,15 @@ class Documents(Case):
         differing = {word for word in users if users[word] != code[word]}
         self.assertEqual(differing, {"location", "profiler file"})  # what only the code knows is left out
 
+    def test_prose_is_wrapped(self):
+        """Lines of more than 140 columns are tables or samples, in all pages but the evidence."""
+        pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "src" / "README.md", ROOT / "plugin" / "README.md"]
+        self.assertGreater(len(pages), 25)
+        for page in pages:
+            for number, line in enumerate(page.read_text().splitlines(), 1):
+                if not line.startswith(("|", "    ")):
+                    self.assertLessEqual(len(line), 140, f"{page.relative_to(ROOT)}:{number}")
+
     def test_the_map_of_the_code_has_every_folder(self):
         """The section on rooms in src/README.md names each folder with code, as `NAME/` or by its path."""
         rooms = re.search(r"^## Rooms$(.*?)(?=^## )", (ROOT / "src" / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
