@@ -54,8 +54,8 @@ class StackReader {
   struct Limits {
     int64_t process_ns = kStackOfProcessNs;
     int64_t all_ns = kStacksTogetherNs;
-    size_t most_bytes = 4U << 20;         // limit of one helper's output
-    size_t most_stuck = 2;                // limit of helpers that outlive SIGKILL by a second: no more are started then
+    size_t most_bytes = 4U << 20;  // limit of one helper's output
+    size_t most_stuck = 2;         // limit of helpers that outlive SIGKILL by a second: no more are started then
   };
   using Read = std::function<void(pid_t, const GiveStack&)>;
 
