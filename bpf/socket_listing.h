@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+// The iterator that lists the TCP sockets of traced processes: one st_socket_listing for each, to who reads the
+// iterator. It runs in the reader's context, when the agent asks, and not in the job.
 #ifndef STALLTRACE_SOCKET_LISTING_H
 #define STALLTRACE_SOCKET_LISTING_H
 

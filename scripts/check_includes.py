@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The layering, executable: who may include whom, and how many files a folder may hold.
 
-    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, lab, blackbox <- {capture, launch}} <- {serve <- fleet, autopsy} <- cli
+    base <- {stacks, model} <- {store, analysis, report, export, import, preflight, simulation <- lab, blackbox <- {capture, launch}}
+         <- {serve <- fleet, autopsy} <- cli
 
-Siblings don't include each other; serve and fleet see store and analysis of them, autopsy stacks, capture and analysis. Asio, Beast and OpenSSL are seen by serve/ and fleet/ alone. sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone.
+Siblings don't include each other; serve and fleet see store and analysis of them, autopsy sees stacks, capture and analysis.
+sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone, Asio, Beast and OpenSSL by serve/ and fleet/ alone.
 The model of jobs (lab/simulation) is a room of its own, which tests may see too.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of

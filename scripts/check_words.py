@@ -3,7 +3,8 @@
 """One vocabulary: the glossary at the head of src/README.md, and here the words that it replaced.
 
 Looks at names, comments, texts and documents of all tracked files: a word is found in sentences, in snake_case and in
-CamelCase. Some are replaced only in what users read: documents, texts of the program, keys of its JSON. Prints one line per occurrence with the glossary's term; the exit code is 1 if there is any.
+CamelCase. Some are replaced only in what users read: documents, texts of the program, keys of its JSON. Prints one line
+per occurrence with the glossary's term; the exit code is 1 if there is any.
 """
 
 import pathlib

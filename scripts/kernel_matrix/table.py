@@ -8,6 +8,7 @@ Several files, of several architectures, give one pair of tables each."""
 
 import json
 import sys
+import textwrap
 
 STEP_TITLES = {
     "check": "`stalltrace check`",
@@ -21,6 +22,11 @@ STEP_TITLES = {
 
 def cell(text):
     return " ".join(str(text).replace("|", "\\|").split())
+
+
+def print_prose(text):
+    """A paragraph of the width of the pages."""
+    print(textwrap.fill(text, width=140, break_long_words=False, break_on_hyphens=False) + "\n")
 
 
 def print_table(head, rows):
@@ -104,8 +110,8 @@ def programs(kernels):
 
 def print_matrix(matrix):
     kernels = matrix["kernels"]
-    print(f"{matrix['arch']}, {matrix['made']}, Debian's cloud kernels in QEMU's software emulation. The BPF tests ran on two CPUs, "
-          "all else on one, whose clock counts a nanosecond for each instruction: times do not depend on the host.\n")
+    print_prose(f"{matrix['arch']}, {matrix['made']}, Debian's cloud kernels in QEMU's software emulation. The BPF tests ran on two CPUs, "
+                "all else on one, whose clock counts a nanosecond for each instruction: times do not depend on the host.")
     print_table(["", *(kernel["kernel"] for kernel in kernels)], [
         ["release"] + [kernel["release"] for kernel in kernels],
         ["package"] + [kernel["package"] for kernel in kernels],
@@ -120,8 +126,8 @@ def print_matrix(matrix):
     runs = {json.dumps(step["data"]["run"]) for kernel in kernels for step in kernel["steps"]
             if step["step"] in ("lab", "healthy") and step["data"]}
     for run in map(json.loads, sorted(runs)):
-        print(f"The lab's runs: 4 ranks, {run['steps']} steps, workload `{run['workload_args']}`: smaller and fewer messages "
-              "than the demo's, since emulation takes long for them, and more loss for that.\n")
+        print_prose(f"The lab's runs: 4 ranks, {run['steps']} steps, workload `{run['workload_args']}`: smaller and fewer messages "
+                    "than the demo's, since emulation takes long for them, and more loss for that.")
 
 
 def main():

@@ -32,8 +32,8 @@ TEST(Config, AnEmptyFileSettlesNothing) {
 }
 
 TEST(Config, ErrorsNameFileAndLine) {
-  for (const char* text : {"\nnode = ", "\nnode = 3", "\nhosts = \"a\"", "\nnodes = \"a\"", "\nlibraries = \"a\"", "\nlibraries = [1]",
-                           "\ntrusted_owners = [12]"}) {
+  for (const char* text : {"\nnode = ", "\nnode = 3", "\nhosts = \"a\"", "\nnodes = \"a\"", "\nlibraries = \"a\"",
+                           "\nlibraries = [1]", "\ntrusted_owners = [12]"}) {
     const auto config = parse_config(text, "site.toml");
     ASSERT_FALSE(config) << text;
     golden::expect_text(config.error().what);

@@ -29,8 +29,8 @@ struct NodeAddress {
 
 /// Items between commas: "a:7700", "a" (port 7700), "10.0.0.1:7700", "[::1]:7700", "https://a:7700",
 /// "gpu[001-128,130]:7700", "rack[1-2]-node[01-16]", "@FILE" (such items on its lines, '#' begins a comment) and
-/// "slurm" (those of SLURM_JOB_NODELIST) and "config" (`configured`). What is named twice is asked once. Errors (kUsage):
-/// another form, or more than 16,384 nodes.
+/// "slurm" (those of SLURM_JOB_NODELIST) and "config" (`configured`). What is named twice is asked once. Errors
+/// (kUsage): another form, or more than 16,384 nodes.
 Result<std::vector<NodeAddress>> parse_node_list(std::string_view text, std::span<const std::string> configured = {});
 
 /// Whether one of the items is "config".

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The ids of the events that one node records. An id has its node in it, so that ids of several nodes never collide.
 #pragma once
 
 #include "model/events.h"

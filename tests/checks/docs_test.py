@@ -57,6 +57,42 @@ class Documents(Case):
         differing = {word for word in users if users[word] != code[word]}
         self.assertEqual(differing, {"location", "profiler file"})  # what only the code knows is left out
 
+    def test_prose_is_wrapped(self):
+        """Lines of more than 140 columns are tables or samples, in all pages but the evidence."""
+        pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "src" / "README.md", ROOT / "plugin" / "README.md"]
+        self.assertGreater(len(pages), 25)
+        for page in pages:
+            for number, line in enumerate(page.read_text().splitlines(), 1):
+                if not line.startswith(("|", "    ")):
+                    self.assertLessEqual(len(line), 140, f"{page.relative_to(ROOT)}:{number}")
+
+    def test_the_map_of_the_code_has_every_folder(self):
+        """The section on rooms in src/README.md names each folder with code, as `NAME/` or by its path."""
+        rooms = re.search(r"^## Rooms$(.*?)(?=^## )", (ROOT / "src" / "README.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        folders = {path.parent for top in ("src", "bpf", "plugin", "lab") for path in (ROOT / top).rglob("*.[hc]*")}
+        unnamed = {"testing", "testdata", "tests", "include"}
+        missing = []
+        for parts in sorted(folder.relative_to(ROOT).parts for folder in folders):
+            known = len(parts) < 2 or unnamed & set(parts) or re.search(rf"\b{parts[-1]}/|\b{'/'.join(parts)}\b", rooms)
+            missing += [] if known else ["/".join(parts)]
+        self.assertEqual(missing, [])
+
+    def test_the_keys_of_the_labs_results_are_documented(self):
+        """docs/lab.md names the keys of draws.jsonl and matrix.json, and no others."""
+        section = re.search(r"^### The matrix.*?$(.*?)(?=^### )", (ROOT / "docs" / "lab.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        lines, sums = section[section.index("| key | meaning |") :].split("`matrix.json`")
+        campaign = ROOT / "lab" / "cluster" / "campaign"
+
+        def written_by(file):
+            return set(re.findall(r'\{"([a-z_0-9]+)", ', (campaign / file).read_text()))
+
+        def named_in(text):
+            return set(re.findall(r"`([a-z_0-9]+)(?:\[\])?`", text))
+
+        verdicts = {"right", "abstained", "wrong", "costless", "failed"}
+        self.assertEqual(named_in(lines) - verdicts, written_by("result.cpp"))
+        self.assertEqual(named_in(sums), written_by("table.cpp"))
+
     def test_the_pages_that_the_readme_names_exist(self):
         for link in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
             self.assertTrue((ROOT / link).exists(), link)

@@ -20,11 +20,26 @@ PAGES = {
     ),
     "docs/autopsy.md": ("src/analysis/thresholds.h", "src/autopsy/judge/thresholds.h"),
     "docs/import.md": ("src/analysis/thresholds.h", "src/import/packet_capture/flows.cpp"),
-    "docs/preflight.md": ("src/preflight/peers/judge/thresholds.h",),
-    "docs/recording.md": ("src/store/write/stall_window.cpp",),
+    "docs/preflight.md": (
+        "src/preflight/peers/judge/thresholds.h",
+        "src/preflight/peers/coordinator/barrier.cpp",
+        "src/preflight/peers/probes.cpp",
+        "src/preflight/host/host_checks.cpp",
+    ),
+    "docs/recording.md": (
+        "src/store/write/stall_window.cpp",
+        "src/capture/python/late_watch.h",
+        "src/capture/python/stack_reader.h",
+    ),
+    "docs/security.md": (
+        "src/capture/python/late_watch.h",
+        "src/capture/python/stack_reader.h",
+        "src/blackbox/follow/follower.cpp",
+    ),
 }
 
 UNITS = {"kNsPerUs": 1_000, "kNsPerMs": 1_000_000, "kNsPerSecond": 1_000_000_000}
+SIZES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 OPERATORS = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
@@ -33,7 +48,7 @@ OPERATORS = {
     ast.LShift: operator.lshift,
 }
 WORDS = {"half": 0.5, "twice": 2, "quarter": 0.25, "tenth": 0.1}
-NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s+(us|ms|s|%|million)\b|\s*(%))?|\b(half|twice|quarter|tenth)\b")
+NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s+(us|ms|s|%|million|KiB|MiB|GiB)\b|\s*(%))?|\b(half|twice|quarter|tenth)\b")
 
 
 def value_of(expression, known):
@@ -48,14 +63,14 @@ def value_of(expression, known):
             return known[node.id]
         return ast.literal_eval(node)
 
-    return walk(ast.parse(re.sub(r"'|(?<=\d)LL\b", "", expression).strip(), mode="eval"))
+    return walk(ast.parse(re.sub(r"'|(?<=\d)U?L?L?\b", "", expression).strip(), mode="eval"))
 
 
 def constants(sources):
     """Returns name to value, of numbers; a Gate becomes its three values."""
     known = dict(UNITS)
     text = "\n".join((ROOT / source).read_text() for source in sources)
-    declaration = r"^(?:inline )?constexpr (?:int|u?int\w+|size_t|double|Gate) (k\w+)(?: = ([^;]+)|\{([^}]+)\});"
+    declaration = r"^ *(?:inline |static )?constexpr (?:int|u?int\w+|size_t|double|Gate) (k\w+)(?: = ([^;]+)|\{([^}]+)\});"
     for match in re.finditer(declaration, text, re.MULTILINE):
         name, single, gate = match.groups()
         known[name] = value_of(single, known) if single else tuple(value_of(part, known) for part in gate.split(","))
@@ -72,7 +87,7 @@ def numbers_in(text):
             found.append(WORDS[word])
             continue
         number = float(digits.replace(",", ""))
-        scale = {"us": UNITS["kNsPerUs"], "ms": UNITS["kNsPerMs"], "s": UNITS["kNsPerSecond"], "%": 0.01, None: 1}[unit or percent]
+        scale = {"us": UNITS["kNsPerUs"], "ms": UNITS["kNsPerMs"], "s": UNITS["kNsPerSecond"], "%": 0.01, "million": 1_000_000, None: 1, **SIZES}[unit or percent]
         found.append(number * scale)
     return found
 
@@ -137,6 +152,8 @@ class Thresholds(Case):
     def test_a_wrong_number_is_found(self):
         known = constants(PAGES["docs/findings.md"])
         self.assertEqual(known["kStallFloorNs"], 10_000_000)
+        self.assertEqual(constants(["src/preflight/host/host_checks.cpp"])["kSharedMemory"], 2**30)
+        self.assertEqual(constants(["src/capture/python/late_watch.h"])["kLateNs"], 150_000_000)
         self.assertEqual(known["kHangGate"], (known["kHangNs"], known["kHangNs"], 0))
         self.assertEqual(numbers_in("at least 20 % of 1,000 in 2.5 s, half"), [0.2, 1000, 2.5e9, 0.5])
         self.assertEqual(numbers_in("2^40 of 65,536"), [known["kMaxSeq"], known["kMaxGap"]])

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of EventSource: a source in memory, a recording (while it is written and when it is complete) and a live
 // window deliver the same rows for every range, given the same random rows. The test iterates over the list of event
-// types, so a new type needs no edit here.
+// types, so a new type needs no edit here. FleetSource needs a server for each node: src/fleet/rows/fleet_source_test
+// compares it with the same recordings on one host.
 #include <algorithm>
 #include <map>
 #include <random>

@@ -29,8 +29,8 @@ struct Flow {
   std::optional<int32_t> dst_rank;
   Endpoint src;
   Endpoint dst;
-  int64_t opened_ns = 0;
-  int64_t closed_ns = 0;
+  int64_t opened_ns = 0;  // on the common clock, as the next
+  int64_t closed_ns = 0;  // kForever: not seen to close
   std::string thread_name;
   bool carries_collectives = false;
   bool dedicated = false;  // its thread serves only collectives, judging by its name
@@ -38,10 +38,13 @@ struct Flow {
 
 class Flows {
  public:
+  /// The connections of all members of the cluster; those of other processes are left out. O(n log n). Errors: those
+  /// of the source.
   static Result<Flows> load(EventSource& source, const Cluster& cluster);
 
   [[nodiscard]] const std::vector<Flow>& all() const { return flows_; }
   [[nodiscard]] const Flow& flow(FlowIndex index) const { return flows_[index]; }
+  /// The flow of a socket of a node, in constant time; kNoFlow if no member of the cluster has it.
   [[nodiscard]] FlowIndex find(NodeId node, uint64_t cookie) const;
   /// The flows that a rank sends on, ascending.
   [[nodiscard]] std::span<const FlowIndex> of(MemberIndex owner) const;

@@ -27,7 +27,8 @@ struct LaunchVerdicts {
 
 /// "rank 5 (10.0.0.1, pid 105)", "rank 1 of communicator 0x... (10.0.0.1, pid 105)"
 std::string rank_text(const RasReportView& report, const RasComm& comm, const RasRank& rank);
-/// The same for one of `ranks` of a communicator; for several "ranks 3 to 6", "ranks 0, 2 of communicator 0x..."
+/// The same for one of `ranks`, which are at least one and all in `comm`; for several "ranks 3 to 6", "ranks 0, 2 of
+/// communicator 0x..."
 std::string names_of(const RasReportView& report, const RasComm& comm, const std::set<int32_t>& ranks);
 /// "6649 AllReduce", "6649 collectives"
 std::string launches_text(uint64_t count, std::string_view operation);

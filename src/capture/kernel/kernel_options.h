@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the caller of BpfPrograms::load decides: whom to trace, and for tests which abilities of the kernel not to use.
 #pragma once
 
 #include <cstdint>

@@ -42,16 +42,20 @@ std::vector<ReadStack> from_wire(std::string_view text);
 /// Python descendants, at most kMostChildren. Reports nothing for a process that is not Python, and the problem for one
 /// that can't be read.
 inline constexpr size_t kMostChildren = 8;
+/// Limit without output of the helper: the process that it reads hangs.
+inline constexpr int64_t kStackOfProcessNs = 500 * kNsPerMs;
+/// Limit for all processes that were requested together.
+inline constexpr int64_t kStacksTogetherNs = 3 * kNsPerSecond;
 using GiveStack = std::function<void(const ReadStack&)>;
 void read_rank(pid_t pid, const GiveStack& give);
 
 class StackReader {
  public:
   struct Limits {
-    int64_t process_ns = 500 * kNsPerMs;  // limit without output of the helper: the process hangs
-    int64_t all_ns = 3 * kNsPerSecond;    // limit for all requested processes
-    size_t most_bytes = 4U << 20;         // limit of one helper's output
-    size_t most_stuck = 2;                // limit of helpers that outlive SIGKILL by a second: no more are started then
+    int64_t process_ns = kStackOfProcessNs;
+    int64_t all_ns = kStacksTogetherNs;
+    size_t most_bytes = 4U << 20;  // limit of one helper's output
+    size_t most_stuck = 2;         // limit of helpers that outlive SIGKILL by a second: no more are started then
   };
   using Read = std::function<void(pid_t, const GiveStack&)>;
 

@@ -37,7 +37,8 @@ std::map<std::string, std::string> by_reason(std::span<const fleet::FailedNode> 
 std::vector<Flag> NodeFlags::flags() {
   return {
       text_flag("--nodes", "LIST",
-                "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm, config", &nodes_),
+                "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm, config",
+                &nodes_),
       duration_flag("--node-timeout", "how long a node may take", &limit_ns_),
       switch_flag("--require-all", "fail unless every node answers", &require_all_),
       text_flag("--token-file", "FILE", "its first line is the servers' token; without it STALLTRACE_TOKEN is",

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <utility>
+
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::cli {
@@ -49,6 +52,18 @@ TEST(CommandLine, WhatChoosesAFileIsRefusedInSecureMode) {
   EXPECT_EQ(library, "");
   EXPECT_TRUE(parse_args("trace", words, flags, false).has_value());
   EXPECT_EQ(library, "/home/eve/lib.so");
+}
+
+TEST(CommandLine, ADefaultSizeIsShownAsItIsTyped) {
+  for (const auto& [size_bytes, text] : std::initializer_list<std::pair<int64_t, const char*>>{
+           {int64_t{2} << 30, "2g"}, {int64_t{500} << 20, "500m"}, {1536, "1536"}, {0, "none"}}) {
+    int64_t target_bytes = size_bytes;
+    const Flag flag = size_limit_flag("--max-size", "", &target_bytes);
+    EXPECT_EQ(flag.default_text, text);
+    target_bytes = -1;
+    EXPECT_TRUE(flag.assign(flag.default_text).has_value());
+    EXPECT_EQ(target_bytes, size_bytes);
+  }
 }
 
 TEST(CommandLine, FillsMembers) {

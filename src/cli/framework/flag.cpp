@@ -15,6 +15,17 @@ namespace {
 
 constexpr const char* kDurationForm = "500ms, 20s or 2m";
 
+/// A size as one would type it: "2g"; parse_size_bytes() is the inverse.
+std::string typed_size(int64_t size_bytes) {
+  constexpr std::string_view kUnits = "kmgt";
+  size_t units = 0;
+  while (size_bytes >= 1024 && size_bytes % 1024 == 0 && units < kUnits.size()) {
+    size_bytes /= 1024;
+    ++units;
+  }
+  return fmt::format("{}{}", size_bytes, units == 0 ? "" : kUnits.substr(units - 1, 1));
+}
+
 template <typename T>
 auto store_duration(T* target_ns) {
   return [target_ns](std::string_view text) -> Status {
@@ -194,7 +205,7 @@ Flag size_limit_flag(std::string name, std::string help, int64_t* target_bytes) 
           .value_name = "SIZE",
           .help = std::move(help),
           .value_form = "500m or 2g, or none for no limit",
-          .default_text = *target_bytes == 0 ? "none" : format_size(*target_bytes),
+          .default_text = *target_bytes == 0 ? "none" : typed_size(*target_bytes),
           .assign = std::move(assign)};
 }
 

@@ -186,8 +186,9 @@ std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::st
   }
   return fmt::format("{}\n\nUsage:\n  stalltrace {}SUBCOMMAND [flags]\n\nSubcommands:\n{}\nExample:\n{}\n\n",
                      page.headline, prefix, table(rows), page.example) +
-         "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 findings exist (explain --exit-code);\n"
-         "of run and trace -- COMMAND: the command's, 127 where it does not exist, 126 where it can't be started.\n" +
+         "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 findings exist (--exit-code),\n"
+         "4 a check failed (preflight); of run and trace -- COMMAND: the command's, 127 where it does not exist,\n"
+         "126 where it can't be started.\n" +
          fmt::format("Each subcommand has a page of its own: stalltrace help {}SUBCOMMAND\n", prefix);
 }
 

@@ -250,7 +250,8 @@ std::optional<int32_t> rank_of_dump(std::string_view path) {
   const std::string_view stem = name.substr(0, name.find('.'));
   const size_t last = stem.find_last_not_of("0123456789");
   const std::string_view digits = last == std::string_view::npos ? stem : stem.substr(last + 1);
-  const size_t name_end = last != std::string_view::npos && std::string_view("_-").contains(stem[last]) ? last : last + 1;
+  const size_t name_end =
+      last != std::string_view::npos && std::string_view("_-").contains(stem[last]) ? last : last + 1;
   if (stem.substr(0, name_end).ends_with("rank")) {
     return std::nullopt;  // of the host or of a group
   }

@@ -27,6 +27,8 @@ struct LogText {
   bool damaged = false;  // lines of several processes were mixed up, or its own beginning is missing
 };
 
+/// `line` is without its end of line and may hold any bytes; the result points into it. Time is linear in its length: a
+/// process is looked for in the last 512 bytes before the level alone. What is neither NCCL's nor damaged is kNone.
 LogText read_log_text(std::string_view line);
 
 /// The rank that the launcher wrote before a line: "[1,3]<stdout>:" (OpenMPI), "3: " (srun -l), "[rank3]:" (PyTorch).
@@ -68,6 +70,8 @@ struct BrokenLine {};
 
 /// What a message of NCCL says; monostate: nothing that is used here.
 using Statement = std::variant<std::monostate, BeganCall, CommLine, BrokenLine>;
+/// `message` is that of a LogText and may hold any bytes. BrokenLine if a number without which the line has no meaning
+/// (communicator, ranks, number of the call) is missing or beyond its type.
 Statement read_statement(std::string_view message);
 
 /// True for a report of PyTorch's watchdog: a collective did not end in time, on this rank or on another.

@@ -40,6 +40,9 @@ struct RasReports {
 inline constexpr size_t kMostRasStatements = 1'000'000;  // of a file
 inline constexpr size_t kMostRasName = 64;               // bytes of a host's address, and of an operation's name
 
+/// `bytes` may be hostile, or end anywhere: time and memory are linear in their number, within the limits above. Lines
+/// that belong to no report are skipped. A report without its end has what came before, with `whole` false; JSON that
+/// can't be read counts as refused, and reading goes on behind it.
 RasReports read_ras_reports(std::string_view bytes);
 
 /// A line that only a report in text has; and the head of a file whose JSON is a report.
@@ -47,7 +50,8 @@ bool is_ras_line(std::string_view line);
 bool is_ras_json(std::string_view head);
 
 /// One report in JSON, from its first brace to its last, or to where it was cut off. In 2.28.9 a comma is missing
-/// before "status" in "missing_ranks"; it is added.
+/// before "status" in "missing_ranks"; it is added. Errors: kCorrupt if it is no JSON, or was cut off before its first
+/// communicator ends.
 Result<RasReport> read_ras_json(std::string_view text);
 
 /// Reads a report line by line.

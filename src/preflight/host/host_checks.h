@@ -18,6 +18,7 @@ struct ProcessLimits {
   int online_cpus = 0;
   bool clock_synchronized = false;
 };
+/// Of the calling process. Never fails: what can't be read keeps its initial value.
 ProcessLimits read_limits();
 
 /// What the job will use of it.
@@ -26,6 +27,8 @@ struct HostUse {
   bool shared_memory = true;
 };
 
+/// Adds a row to `report` for each check of docs/preflight.md that is of the host. Never fails: a file that is missing,
+/// or not in its documented form, adds no row.
 void check_host(const ProcessLimits& limits, HostUse use, const HostFiles& files, HostReport& report);
 
 }  // namespace stalltrace::preflight

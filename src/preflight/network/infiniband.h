@@ -23,13 +23,16 @@ struct InfinibandPort {
   [[nodiscard]] std::string name() const { return device + "/" + std::to_string(port); }
 };
 
+/// Ports by device and number, as text; none if there is no /sys/class/infiniband. A field that can't be read is empty.
 std::vector<InfinibandPort> read_ports(const HostFiles& files);
 /// `setting` is NCCL_IB_HCA: "^=mlx5_1:1,mlx5_2"; empty selects all.
 bool is_selected(const InfinibandPort& port, std::string_view setting);
 
-/// Whether NCCL's own InfiniBand transport is switched off, or another one asked for.
+/// Whether NCCL may take its own InfiniBand transport: it is not switched off, and no other one is asked for.
 bool uses_infiniband(const Settings& settings);
 
+/// Adds rows on ports, their errors and NCCL_IB_HCA to `report`, and what should be the same on all hosts to its facts.
+/// Never fails; adds nothing where there are no ports and the settings ask for none.
 void check_infiniband(const Settings& settings, const HostFiles& files, HostReport& report);
 
 }  // namespace stalltrace::preflight

@@ -344,9 +344,7 @@ bool Judgement::failed() const {
   return std::ranges::any_of(checks, [](const HostCheck& one) { return one.outcome == Outcome::kFailed; });
 }
 
-int64_t median_arrival_ns(const TestedRank& rank) {
-  return median(rank.arrivals_ns);
-}
+int64_t median_arrival_ns(const TestedRank& rank) { return median(rank.arrivals_ns); }
 
 Judgement judge(const LaunchResults& results) { return Judge(results).run(); }
 
