@@ -21,6 +21,7 @@ REPLACED = {
     ("lane", "lanes"): "call sequence",
     ("stretch", "stretches"): "row group, interval",
     ("box", "boxes"): "profiler file, profiler session",
+    ("verb", "verbs"): "subcommand",
     ("whoever",): "who it is: the user, the process, the file that",
 }
 # A word that has other meanings is replaced where its neighbours show ours: pattern -> word, term.
@@ -32,9 +33,8 @@ REPLACED_PHRASES = {
     re.compile(r"""[\[{]\s*["']places?["']"""): ("place", "location"),
     re.compile(r"""[\[{]\s*["']said(?:_ms)?["']"""): ("said", "reported"),
 }
-# Only in what users read: a name such as cli/verbs/explain.cpp is none of it.
+# Only in what users read.
 REPLACED_IN_USER_TEXT = {
-    re.compile(r"(?<![-/\w])verbs?(?![/\w]|\.cpp)"): ("verb", "subcommand"),
     re.compile(r"\b(?:choose|give|name) (?:a|another|the) place\b"): ("place", "folder, location"),
     re.compile(r"\bat most so (?:many|much)\b|\b(?:begins|ends|waits?|computes) so (?:long|much)\b"): ("so long", "this long, that long"),
     re.compile(r"(?:^|; |: )say (?:\{|which|what|how)"): ("say", "give, name"),  # a remedy

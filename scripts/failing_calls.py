@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plays each verb with each of its system calls failing (tests/support/failures.py): EMFILE, ENOMEM, EIO, ENOSPC, EAGAIN, EINTR.
+"""Plays each subcommand with each of its system calls failing (tests/support/failures.py): EMFILE, ENOMEM, EIO, ENOSPC, EAGAIN, EINTR.
 
-    scripts/failing_calls.py [--verb NAME ...] [--kind NAME ...] [--most N]
+    scripts/failing_calls.py [--subcommand NAME ...] [--kind NAME ...] [--most N]
 
-N calls of a kind for each verb, 60 by default; 0 is all of them. Once, only that call fails, and once all later ones too. Prints a line
-for each problem, and exits with 1 if there is one. Needs a build in build/; as root `trace` is among the verbs. Takes some minutes.
+N calls of a kind for each subcommand, 60 by default; 0 is all of them. Once, only that call fails, and once all later ones too. Prints a line
+for each problem, and exits with 1 if there is one. Needs a build in build/; as root `trace` is among the subcommands. Takes some minutes.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import failures  # noqa: E402
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--verb", action="append")
+    parser.add_argument("--subcommand", action="append")
     parser.add_argument("--kind", action="append", choices=failures.KINDS)
     parser.add_argument("--most", type=int, default=60)
     options = parser.parse_args()
@@ -28,7 +28,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="stalltrace-given-") as name:
         given = failures.prepare(pathlib.Path(name))
         for scenario in failures.scenarios():
-            if (options.verb and scenario.name not in options.verb) or (scenario.root and os.geteuid() != 0):
+            if (options.subcommand and scenario.name not in options.subcommand) or (scenario.root and os.geteuid() != 0):
                 continue
             for kind in options.kind or scenario.kinds:
                 if kind not in scenario.kinds:

@@ -12,7 +12,7 @@
 #include "base/rights/secure_mode.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace {
 
@@ -30,13 +30,13 @@ int main(int argc, char** argv) {
     }
   }
   const std::vector<std::string> words(argv + 1, argv + argc);
-  const auto verbs = stalltrace::cli::all_verbs();
+  const auto subcommands = stalltrace::cli::all_subcommands();
   stalltrace::cli::Console console(stdout, stderr);
   if (const std::string line = stalltrace::secure_mode_line(stalltrace::in_secure_mode(), environ); !line.empty()) {
     console.note(line);
   }
   try {
-    return stalltrace::cli::dispatch(words, verbs, console);
+    return stalltrace::cli::dispatch(words, subcommands, console);
   } catch (const std::bad_alloc&) {
     std::fputs("stalltrace: out of memory; give it less at once (fewer recordings, --from and --to)\n", stderr);
   } catch (const std::exception& error) {

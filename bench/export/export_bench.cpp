@@ -4,8 +4,8 @@
 //
 //   bench_export [ROWS] [PAIRS] [FOLDER]     default: 1,000,000 rows, 5 pairs
 //
-// Goals: a million rows in 2 s, and a fifth of the size of Chrome's JSON. The analysis that the verb runs before is
-// not part of the time: bench_explain_recording measures it.
+// Goals: a million rows in 2 s, and a fifth of the size of Chrome's JSON. The analysis that the subcommand runs before
+// is not part of the time: bench_explain_recording measures it.
 #include <fmt/format.h>
 #include <unistd.h>
 

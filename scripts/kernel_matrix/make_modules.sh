@@ -20,8 +20,8 @@ mkdir -p "$tree/km/modules"
 : >"$tree/km/modules/order"
 for module in "${wanted[@]}"; do
   # modprobe prints "insmod FILE" for the module, after those for its dependencies.
-  while read -r verb file _; do
-    [[ $verb == insmod ]] || continue
+  while read -r command file _; do
+    [[ $command == insmod ]] || continue
     name=$(basename "$file")
     name=${name%.[xgz]*}
     [[ ! -e $tree/km/modules/$name ]] || continue

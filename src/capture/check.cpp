@@ -78,7 +78,7 @@ CheckLine check_ptrace() {
                  .remedy = "run as root, or grant CAP_SYS_PTRACE"});
 }
 
-/// What a trace and the verbs that read keep of this process's rights.
+/// What a trace and the subcommands that read keep of this process's rights.
 void check_rights(const KernelFeatures& features, std::vector<CheckLine>& lines) {
   const Confined confined = possible_confinement();
   const Capabilities kept = held_capabilities() & privileges_of_a_trace({.uprobe_multi = features.uprobe_multi,

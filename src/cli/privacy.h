@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Flags of the verbs that write or print data, for the protection of secrets: who may read it, and what is hidden.
+// Flags of the subcommands that write or print data, for the protection of secrets: who may read it, and what is
+// hidden.
 #pragma once
 
 #include "base/files/own_folder.h"

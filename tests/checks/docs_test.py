@@ -12,37 +12,37 @@ PAGE = (ROOT / "docs" / "cli.md").read_text()
 
 
 @functools.cache
-def flags_of(verb):
-    return help_pages.flags(verb)
+def flags_of(subcommand):
+    return help_pages.flags(subcommand)
 
 
-def section_of(verb):
-    """The text under the heading "## `verb`"; None if there is none."""
-    match = re.search(rf"^## `{re.escape(verb)}`$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+def section_of(subcommand):
+    """The text under the heading "## `subcommand`"; None if there is none."""
+    match = re.search(rf"^## `{re.escape(subcommand)}`$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     return match and match[1]
 
 
 class Documents(Case):
-    def test_every_verb_and_flag_is_documented(self):
-        verbs = help_pages.verbs()
-        self.assertIn("version", verbs)
-        for verb in verbs:
-            section = section_of(verb)
-            self.assertIsNotNone(section, f"docs/cli.md has no section for {verb}")
-            for flag in help_pages.flags(verb):
+    def test_every_subcommand_and_flag_is_documented(self):
+        subcommands = help_pages.subcommands()
+        self.assertIn("version", subcommands)
+        for subcommand in subcommands:
+            section = section_of(subcommand)
+            self.assertIsNotNone(section, f"docs/cli.md has no section for {subcommand}")
+            for flag in help_pages.flags(subcommand):
                 if flag != "--help":
-                    self.assertIn(f"`{flag}", section, f"docs/cli.md: {verb} lacks {flag}")
+                    self.assertIn(f"`{flag}", section, f"docs/cli.md: {subcommand} lacks {flag}")
 
     def test_nothing_is_documented_that_does_not_exist(self):
-        for verb in re.findall(r"^## `([a-z ]+)`$", PAGE, re.MULTILINE):
-            self.assertIn(verb, help_pages.verbs())
-            for flag in re.findall(r"^\| `(--[a-z-]+)", section_of(verb), re.MULTILINE):
-                self.assertIn(flag, help_pages.flags(verb), f"docs/cli.md: {verb}")
+        for subcommand in re.findall(r"^## `([a-z ]+)`$", PAGE, re.MULTILINE):
+            self.assertIn(subcommand, help_pages.subcommands())
+            for flag in re.findall(r"^\| `(--[a-z-]+)", section_of(subcommand), re.MULTILINE):
+                self.assertIn(flag, help_pages.flags(subcommand), f"docs/cli.md: {subcommand}")
 
     def test_the_readme_lists_every_subcommand_and_no_other(self):
         table = re.search(r"^\| subcommand \|.*?\n\n", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)[0]
         listed = [name for cell in re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE) for name in re.findall(r"`([a-z]+)`", cell)]
-        self.assertCountEqual(listed, {verb.split()[0] for verb in help_pages.verbs()} - {"help", "version"})
+        self.assertCountEqual(listed, {subcommand.split()[0] for subcommand in help_pages.subcommands()} - {"help", "version"})
 
     def test_terms_are_those_of_the_code(self):
         """Both tables have the same words for the same thing; that of the documents has fewer rows, and shorter ones."""
@@ -98,7 +98,7 @@ class Documents(Case):
             self.assertTrue((ROOT / link).exists(), link)
 
     def test_the_commands_of_the_pages_exist(self):
-        verbs = set(help_pages.verbs())
+        subcommands = set(help_pages.subcommands())
         found = 0
         for page in ["runbook.md", "preflight.md", "hung_job.md"]:
             text = (ROOT / "docs" / page).read_text()
@@ -106,10 +106,10 @@ class Documents(Case):
             commands += re.findall(r"^    (.*\bstalltrace [a-z].*)$", text, re.MULTILINE)
             for command in commands:
                 words = re.sub(r'"[^"]*"|\'[^\']*\'', "X", command.split("stalltrace ", 1)[1]).split("#")[0].split()
-                verb = " ".join(words[:2]) if words[0] == "lab" else words[0]
-                self.assertIn(verb, verbs, f"{page}: {command}")
+                subcommand = " ".join(words[:2]) if words[0] == "lab" else words[0]
+                self.assertIn(subcommand, subcommands, f"{page}: {command}")
                 for flag in re.findall(r"--[a-z-]+", " ".join(words)):
-                    self.assertIn(flag, flags_of(verb) + ["--help"], f"{page}: {command}")
+                    self.assertIn(flag, flags_of(subcommand) + ["--help"], f"{page}: {command}")
                 found += 1
         self.assertGreater(found, 25)
 

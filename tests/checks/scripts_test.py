@@ -109,12 +109,12 @@ class Words(Case):
 
     def test_some_words_are_found_only_in_what_users_read(self):
         self.need_program("git")
-        words = "the verb waits so long; choose another place; say which"
-        found = (1, ["verb", "place", "so long", "say"])
+        words = "the subcommand waits so long; choose another place; say which"
+        found = (1, ["subcommand", "place", "so long", "say"])
         self.assertEqual(self.found("a.md", f"{words}\n"), found)
         self.assertEqual(self.found("a.md", "nothing\n") and self.found("b.cpp", f'print("{words}");\n')[1], found[1])
         (self.folder / "src" / "b.cpp").unlink()
-        self.assertEqual(self.found("c.cpp", f"// {words}\n#include \"cli/verbs/a.h\"\n"), (0, []))
+        self.assertEqual(self.found("c.cpp", f"// {words}\n#include \"cli/subcommands/a.h\"\n"), (0, []))
 
     def test_other_words_pass(self):
         self.need_program("git")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Verbs whose system calls fail (tests/support/failures.py): some calls of each kind. scripts/failing_calls.py plays all verbs and calls."""
+"""Subcommands whose system calls fail (tests/support/failures.py): some calls of each kind. scripts/failing_calls.py plays all subcommands and calls."""
 
 import failures
 from stalltrace import FAILED, Case
@@ -12,8 +12,8 @@ class FailingCalls(Case):
         super().setUp()
         self.given = failures.prepare(self.folder)
 
-    def play(self, verb):
-        scenario, = [one for one in failures.scenarios() if one.name == verb]
+    def play(self, subcommand):
+        scenario, = [one for one in failures.scenarios() if one.name == subcommand]
         played = 0
         for kind in scenario.kinds:
             for error in failures.KINDS[kind]:

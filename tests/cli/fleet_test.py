@@ -16,7 +16,7 @@ WELL = [0, 10, 11, 12, 13]
 SILENT = "a node does not answer in time"
 REASONS = {1: "a node is down", 2: SILENT, 3: SILENT, 4: SILENT, 5: "a node wants another token", 6: "a node sends garbage",
            7: "a node sends rows that are garbage", 8: "a node speaks another version", 9: "a node has a newer recording"}
-LIMIT = ("--node-timeout", "16s")  # explain asks with half of it first; three nodes make each verb wait as long
+LIMIT = ("--node-timeout", "16s")  # explain asks with half of it first; three nodes make each subcommand wait as long
 ENDS_WITHIN = 120  # s; that it never ends is what could be wrong
 
 

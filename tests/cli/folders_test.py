@@ -163,10 +163,10 @@ class Recordings(Hostile):
 
     def test_one_goes_to_who_called_through_sudo(self):
         environment = {"SUDO_UID": "65534", "SUDO_GID": "65534"}
-        for verb in (("merge", self.recording), ("trace", "--duration", "300ms", "--pid", os.getpid())):
-            with self.subTest(verb=verb[0]):
-                out = self.folder / f"{verb[0]}.db"
-                self.done(run(*verb, "--out", out, environment=environment))
+        for subcommand in (("merge", self.recording), ("trace", "--duration", "300ms", "--pid", os.getpid())):
+            with self.subTest(subcommand=subcommand[0]):
+                out = self.folder / f"{subcommand[0]}.db"
+                self.done(run(*subcommand, "--out", out, environment=environment))
                 self.assertEqual((out.stat().st_uid, mode(out)), (NOBODY, 0o600))
                 self.done(run_as_nobody(self.folder, "query", out, "SELECT count(*) FROM node"))
 
@@ -216,9 +216,9 @@ class Recordings(Hostile):
 
     def test_what_can_not_be_stored_is_not_called_done(self):
         broken = (WITHOUT, "stored-files", PROGRAM)
-        for verb in (("merge", self.recording), ("trace", "--duration", "300ms", "--pid", os.getpid())):
-            with self.subTest(verb=verb[0]):
-                result = subprocess.run([*map(str, broken), *map(str, verb), "--out", self.shared / "x.db"], capture_output=True,
+        for subcommand in (("merge", self.recording), ("trace", "--duration", "300ms", "--pid", os.getpid())):
+            with self.subTest(subcommand=subcommand[0]):
+                result = subprocess.run([*map(str, broken), *map(str, subcommand), "--out", self.shared / "x.db"], capture_output=True,
                                         text=True, check=False)
                 self.assertEqual(result.returncode, FAILED, result.stderr)
                 self.assert_says("input/output error", result.stderr)
@@ -228,9 +228,9 @@ class Recordings(Hostile):
 class LabFolder(Hostile):
     def test_root_executes_nothing_from_a_strangers(self):
         as_nobody("mkdir", self.shared / "stalltrace-lab")
-        for verb in ("run",), ("matrix", "--runs", "1"):
-            with self.subTest(verb=verb):
-                result = self.run_in(self.shared, "lab", *verb, "--out", "stalltrace-lab")
+        for subcommand in ("run",), ("matrix", "--runs", "1"):
+            with self.subTest(subcommand=subcommand):
+                result = self.run_in(self.shared, "lab", *subcommand, "--out", "stalltrace-lab")
                 self.assertEqual(result.returncode, FAILED)
                 self.assert_says("belongs to nobody", result.stderr.splitlines()[-1])
         self.assertEqual(list((self.shared / "stalltrace-lab").iterdir()), [])

@@ -40,15 +40,15 @@ class Fares(Case):
         self.output = self.folder / "output"
         self.errors = self.folder / "errors"
 
-    def verbs(self):
+    def subcommands(self):
         """Each command with a name; `trace` needs root, and is left out without it."""
         yield "run", ("run", "--no-trace", "--out", self.folder / "run")
         if os.geteuid() == 0:
             yield "trace", ("trace", "--out", self.folder / "t.db")
 
-    def start(self, verb, *command, **options):
+    def start(self, subcommand, *command, **options):
         with open(self.output, "w") as out, open(self.errors, "w") as errors:
-            process = subprocess.Popen([*self.prefix, PROGRAM, *map(str, verb), "--", *map(str, command)], stdin=subprocess.DEVNULL,
+            process = subprocess.Popen([*self.prefix, PROGRAM, *map(str, subcommand), "--", *map(str, command)], stdin=subprocess.DEVNULL,
                                        stdout=out, stderr=errors, cwd=self.folder, **options)
         self.addCleanup(self.end, process)
         return process
@@ -59,8 +59,8 @@ class Fares(Case):
             process.kill()
         process.wait(timeout=10)
 
-    def listen(self, verb, seconds, numbers=PASSED_ON, **options):
-        process = self.start(verb, sys.executable, "-c", LISTENER, seconds, ",".join(str(int(n)) for n in numbers), **options)
+    def listen(self, subcommand, seconds, numbers=PASSED_ON, **options):
+        process = self.start(subcommand, sys.executable, "-c", LISTENER, seconds, ",".join(str(int(n)) for n in numbers), **options)
         wait_until(lambda: re.search(r"ready \d+\n", self.output.read_text()), "the job")
         self.job = int(self.output.read_text().split()[1])
         self.addCleanup(self.kill, self.job)
@@ -90,9 +90,9 @@ class Fares(Case):
 
 class Signals(Fares):
     def test_each_reaches_the_job_at_once_and_nobody_is_killed(self):
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process = self.listen(verb, 4)
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process = self.listen(subcommand, 4)
                 sent = []
                 for count, number in enumerate(PASSED_ON, 1):
                     sent.append((int(number), time.monotonic()))
@@ -104,9 +104,9 @@ class Signals(Fares):
                     self.assertLess(had - began, 0.5, number)
 
     def test_one_for_the_whole_group_reaches_the_job_once(self):
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process = self.listen(verb, 3, start_new_session=True)
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process = self.listen(subcommand, 3, start_new_session=True)
                 for count, number in enumerate((signal.SIGTERM, signal.SIGUSR1, signal.SIGINT), 1):
                     os.killpg(process.pid, number)
                     self.wait_for_signals(count)
@@ -123,9 +123,9 @@ class Signals(Fares):
         self.assertEqual([number for number, _ in self.got()], [signal.SIGUSR1])
 
     def test_one_from_the_job_itself_is_not_sent_back(self):
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process = self.start(verb, "bash", "-c", "trap 'echo mine' USR1; kill -USR1 $PPID; sleep 0.3; exit 3")
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process = self.start(subcommand, "bash", "-c", "trap 'echo mine' USR1; kill -USR1 $PPID; sleep 0.3; exit 3")
                 self.assertEqual(process.wait(timeout=20), 3, self.errors.read_text())
                 self.assertEqual(self.output.read_text(), "")
 
@@ -134,9 +134,9 @@ class Signals(Fares):
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_IGN)
 
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process = self.listen(verb, 2, preexec_fn=ignore)
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process = self.listen(subcommand, 2, preexec_fn=ignore)
                 state = pathlib.Path(f"/proc/{self.job}/status").read_text()
                 ignored = int(re.search(r"SigIgn:\t(\w+)", state)[1], 16)
                 for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGCHLD):
@@ -157,9 +157,9 @@ class Signals(Fares):
 
     def test_by_default_the_job_ignores_nothing(self):
         plain = subprocess.run(["grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"], capture_output=True, text=True, check=True)
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                result = run(*verb, "--", "grep", "-E", "Sig(Ign|Blk)", "/proc/self/status", prefix=self.prefix)
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                result = run(*subcommand, "--", "grep", "-E", "Sig(Ign|Blk)", "/proc/self/status", prefix=self.prefix)
                 self.assertEqual(result.stdout, plain.stdout)
 
     def test_a_job_has_the_time_it_takes_to_end(self):
@@ -176,9 +176,9 @@ class Signals(Fares):
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
             os.kill(os.getpid(), signal.SIGTERM)
 
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process = self.start(verb, "touch", self.folder / "began", preexec_fn=have_one)
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process = self.start(subcommand, "touch", self.folder / "began", preexec_fn=have_one)
                 self.assertEqual(process.wait(timeout=20), FAILED)
                 self.assert_says("a signal came before the command", self.errors.read_text())
                 self.assertFalse((self.folder / "began").exists())
@@ -195,9 +195,9 @@ class Signals(Fares):
         self.assertTrue((self.folder / "began").exists())
 
     def test_one_that_kills_the_job_is_its_exit_code(self):
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process = self.start(verb, "bash", "-c", "echo ready; exec sleep 60")
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process = self.start(subcommand, "bash", "-c", "echo ready; exec sleep 60")
                 wait_until(lambda: "ready" in self.output.read_text(), "the job")
                 process.send_signal(signal.SIGUSR1)
                 self.assertEqual(process.wait(timeout=20), 128 + signal.SIGUSR1)
@@ -293,12 +293,12 @@ class Surroundings(Fares):
         self.addCleanup(os.close, write_end)
         with open(read_end) as pipe:
             os.set_inheritable(write_end, True)
-            for name, verb in self.verbs():
-                with self.subTest(verb=name):
+            for name, subcommand in self.subcommands():
+                with self.subTest(subcommand=name):
                     command = f"echo {name} >&{write_end}; cd /proc/self/fd; echo *"
                     plain = subprocess.run(["bash", "-c", command], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                            check=True, pass_fds=[write_end])
-                    process = self.start(verb, "bash", "-c", command, pass_fds=[write_end])
+                    process = self.start(subcommand, "bash", "-c", command, pass_fds=[write_end])
                     self.assertEqual(process.wait(timeout=20), 0, self.errors.read_text())
                     self.assertEqual(self.output.read_text(), plain.stdout)
                     self.assertEqual([pipe.readline(), pipe.readline()], [f"{name}\n", f"{name}\n"])
@@ -307,9 +307,9 @@ class Surroundings(Fares):
         words = ["bash", "-c", "ulimit -a; nice; umask; cat /proc/self/oom_score_adj; taskset -p $$ | cut -d: -f2; chrt -p $$ | cut -d: -f2"
                  "; ps -o pgid=,sid= -p $$ | tr -s ' '; grep -E 'Sig(Blk|Ign|Cgt)|NoNewPrivs' /proc/self/status"]
         plain = subprocess.run([*self.prefix, *words], capture_output=True, text=True, check=True).stdout
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                self.assertEqual(run(*verb, "--", *words, prefix=self.prefix).stdout, plain)
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                self.assertEqual(run(*subcommand, "--", *words, prefix=self.prefix).stdout, plain)
 
     def test_the_exit_code_is_the_jobs_also_when_the_disk_is_full(self):
         self.need_root()
@@ -318,7 +318,7 @@ class Surroundings(Fares):
         disk.mkdir()
         job = f"dd if=/dev/zero of={disk}/fill bs=4k status=none; sleep 1; exit 7"
         for words in (("trace", "--out", disk / "t.db"), ("run", "--out", disk / "run")):
-            with self.subTest(verb=words[0]):
+            with self.subTest(subcommand=words[0]):
                 mounted = f"mount -t tmpfs -o size=2m none {disk} && exec \"$@\""
                 result = run(*words, "--", "bash", "-c", job, prefix=("unshare", "-m", "bash", "-c", mounted, "-"))
                 self.assertEqual(result.returncode, 7, result.stderr)

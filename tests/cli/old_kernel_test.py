@@ -53,7 +53,7 @@ class OnLinux418:
 
     prefix = LINUX_4_18
 
-    def verbs(self):
+    def subcommands(self):
         yield "run", ("run", "--no-trace", "--out", self.folder / "run")
 
 

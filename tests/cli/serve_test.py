@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace serve`, and the verbs that ask serving nodes."""
+"""`stalltrace serve`, and the subcommands that ask serving nodes."""
 
 import contextlib
 import glob

@@ -151,7 +151,7 @@ class Lab(Case):
     def test_unknown_workload(self):
         self.refused(run("lab", "run", "--workload", "chess", "--out", self.folder / "lab"), USAGE, "chess")
 
-    def test_a_group_without_a_verb_lists_its_verbs(self):
+    def test_a_group_without_a_subcommand_lists_its_subcommands(self):
         result = run("lab")
         self.assertEqual(result.returncode, USAGE)
         self.assert_says("the lab is mentioned", result.stderr + result.stdout)

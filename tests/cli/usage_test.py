@@ -11,18 +11,18 @@ from stalltrace import DONE, FAILED, PROGRAM, USAGE, Case, run
 
 
 class Help(Case):
-    def test_every_verb_has_a_page_with_an_example(self):
-        for verb in help_pages.verbs():
-            with self.subTest(verb=verb):
-                page = self.done(run(*verb.split(), "--help"))
-                self.assertIn(f"Usage:\n  stalltrace {verb}", page)
-                self.assertRegex(page, rf"Example:\n  (sudo |srun --\S+ )?stalltrace {verb}")
+    def test_every_subcommand_has_a_page_with_an_example(self):
+        for subcommand in help_pages.subcommands():
+            with self.subTest(subcommand=subcommand):
+                page = self.done(run(*subcommand.split(), "--help"))
+                self.assertIn(f"Usage:\n  stalltrace {subcommand}", page)
+                self.assertRegex(page, rf"Example:\n  (sudo |srun --\S+ )?stalltrace {subcommand}")
                 self.assertEqual([line for line in page.splitlines() if len(line) > 100], [])
 
-    def test_no_verb_is_wrong_usage(self):
+    def test_no_subcommand_is_wrong_usage(self):
         self.refused(run(), USAGE, "no subcommand", "--help")
 
-    def test_unknown_verb_names_the_nearest(self):
+    def test_unknown_subcommand_names_the_nearest(self):
         self.refused(run("explian"), USAGE, "not a subcommand", "suggests explain")
         self.refused(run("frobnicate"), USAGE, "'frobnicate' is not a subcommand", "--help")
         self.refused(run("TRACE"), USAGE, "suggests trace")
@@ -32,9 +32,9 @@ class Help(Case):
         self.refused(run("--json", "explain"), USAGE, "'--json'", "flags come after")
 
     def test_help_names_the_page(self):
-        for verb in help_pages.verbs():
-            with self.subTest(verb=verb):
-                self.assertEqual(self.done(run("help", *verb.split())), self.done(run(*verb.split(), "--help")))
+        for subcommand in help_pages.subcommands():
+            with self.subTest(subcommand=subcommand):
+                self.assertEqual(self.done(run("help", *subcommand.split())), self.done(run(*subcommand.split(), "--help")))
         self.assertEqual(self.done(run("help")), self.done(run("--help")))
         self.refused(run("help", "explian"), USAGE, "suggests explain")
 
@@ -59,9 +59,9 @@ class Help(Case):
         self.assertEqual(page, self.done(run("help", "lab")))
 
     def test_unknown_flag(self):
-        for verb in help_pages.verbs():
-            with self.subTest(verb=verb):
-                self.refused(run(*verb.split(), "--frobnicate"), USAGE, "'--frobnicate'", f"stalltrace {verb} --help")
+        for subcommand in help_pages.subcommands():
+            with self.subTest(subcommand=subcommand):
+                self.refused(run(*subcommand.split(), "--frobnicate"), USAGE, "'--frobnicate'", f"stalltrace {subcommand} --help")
 
     def test_missing_argument(self):
         self.refused(run("query"), USAGE, "SQL is missing")

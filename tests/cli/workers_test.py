@@ -48,17 +48,17 @@ class Workers(Fares):
         self.place = self.folder
         self.go = self.folder / "go"
 
-    def verbs(self):
-        for name, verb in super().verbs():
-            yield name, (*verb, *PATIENCE)
+    def subcommands(self):
+        for name, subcommand in super().subcommands():
+            yield name, (*subcommand, *PATIENCE)
 
     def traced_run(self):
         return "run", "--out", self.place / "traced", *PATIENCE
 
-    def begin(self, verb, ending, **options):
+    def begin(self, subcommand, ending, **options):
         """A job that ends in that way once it may; the launcher's other processes."""
         self.go.unlink(missing_ok=True)
-        process = self.start(verb, "bash", "-c", f"echo ready $$; until [ -e {self.go} ]; do sleep 0.05; done; {ending}", **options)
+        process = self.start(subcommand, "bash", "-c", f"echo ready $$; until [ -e {self.go} ]; do sleep 0.05; done; {ending}", **options)
         wait_until(lambda: re.search(r"ready \d+\n", self.output.read_text()), "the job")
         self.job = int(self.output.read_text().split()[1])
         everyone = workers_of(process.pid, self.job)
@@ -99,11 +99,11 @@ class Workers(Fares):
         (group / dict(MEMORY_LIMITS)[group.parent]).write_text("4096")
         (group / "cgroup.procs").write_text(str(pid))
 
-    def fares(self, verb, victim, number, pattern):
+    def fares(self, subcommand, victim, number, pattern):
         """`number`: of a signal, or what to do to the victim."""
         for ending, code in ENDINGS.items():
             with self.subTest(ending=ending):
-                process, everyone = self.begin(verb, ending)
+                process, everyone = self.begin(subcommand, ending)
                 if callable(number):
                     number(everyone[victim])
                 else:
@@ -126,24 +126,24 @@ class Tracer(Workers):
     def setUp(self):
         super().setUp()
         self.need_root()
-        self.verb = ("trace", "--out", self.folder / "t.db", *PATIENCE)
+        self.subcommand = ("trace", "--out", self.folder / "t.db", *PATIENCE)
 
     def test_killed(self):
-        self.fares(self.verb, "st-tracer", signal.SIGKILL,
+        self.fares(self.subcommand, "st-tracer", signal.SIGKILL,
                    r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded, and the job goes on")
 
     def test_a_bus_error(self):
-        self.fares(self.verb, "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
+        self.fares(self.subcommand, "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
 
     def test_killed_by_the_kernel_for_want_of_memory(self):
-        self.fares(self.verb, "st-tracer", self.without_memory, r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded")
+        self.fares(self.subcommand, "st-tracer", self.without_memory, r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded")
 
     def test_hangs(self):
-        self.fares(self.verb, "st-tracer", signal.SIGSTOP,
+        self.fares(self.subcommand, "st-tracer", signal.SIGSTOP,
                    r"the tracer has not stored the recording after 2(\.00)? s, and was killed; .*the job's exit code stays")
 
     def test_what_it_flushed_is_readable(self):
-        process, everyone = self.begin(self.verb, "exit 7")
+        process, everyone = self.begin(self.subcommand, "exit 7")
         time.sleep(1)
         os.kill(everyone["st-tracer"], signal.SIGKILL)
         self.go.touch()
@@ -171,7 +171,7 @@ class TracerOfARun(Workers):
 class Evidence(Workers):
     """The process of `run` that keeps the evidence."""
 
-    def verb(self):
+    def subcommand(self):
         return self.traced_run() if os.geteuid() == 0 else ("run", "--no-trace", "--out", self.folder / "run", *PATIENCE)
 
     def end(self, process):
@@ -179,19 +179,19 @@ class Evidence(Workers):
         self.remove_profiler_folders()
 
     def test_killed(self):
-        self.fares(self.verb(), "st-evidence", signal.SIGKILL,
+        self.fares(self.subcommand(), "st-evidence", signal.SIGKILL,
                    r"the evidence process was ended by signal 9 \(Killed\); nothing more is traced or explained; the job goes on, and "
                    r"profiler files stay in /dev/shm/stalltrace-run-\S+ \(read them: stalltrace import\)")
 
     def test_a_bus_error(self):
-        self.fares(self.verb(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")
+        self.fares(self.subcommand(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")
 
     def test_killed_by_the_kernel_for_want_of_memory(self):
         """It needs more when the command has ended: what it knows is explained."""
         self.need_root()
         for ending, code in ENDINGS.items():
             with self.subTest(ending=ending):
-                process, everyone = self.begin(self.verb(), ending)
+                process, everyone = self.begin(self.subcommand(), ending)
                 self.without_memory(everyone["st-evidence"])
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
@@ -218,9 +218,9 @@ class Evidence(Workers):
         server.stdin.write("now\n")
         server.stdin.flush()
         self.assertEqual(server.stdout.readline(), "silent\n")
-        for verb in (("run", "--out", remote / "run"), ("trace", "--out", remote / "t.db")):
-            with self.subTest(verb=verb[0]):
-                process = self.start((*verb, *SHORT), "bash", "-c", "exit 7")
+        for subcommand in (("run", "--out", remote / "run"), ("trace", "--out", remote / "t.db")):
+            with self.subTest(subcommand=subcommand[0]):
+                process = self.start((*subcommand, *SHORT), "bash", "-c", "exit 7")
                 self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
                 self.assert_says("a worker was not ready", self.errors.read_text())
 
@@ -228,9 +228,9 @@ class Evidence(Workers):
 class Launcher(Workers):
     def test_its_workers_go_first_when_memory_runs_out_and_the_job_does_not(self):
         own = pathlib.Path("/proc/self/oom_score_adj").read_text()
-        for name, verb in self.verbs():
-            with self.subTest(verb=name):
-                process, everyone = self.begin(verb, "exit 7")
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                process, everyone = self.begin(subcommand, "exit 7")
                 score = {name: pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text() for name, pid in everyone.items()}
                 workers = set(score) - {"signal-watch"}
                 self.assertTrue(workers & {"st-tracer", "st-evidence"})
@@ -241,10 +241,10 @@ class Launcher(Workers):
                 self.assertEqual(process.wait(timeout=30), 7)
 
     def test_killed_it_leaves_the_job_and_nobody_else(self):
-        verbs = [*self.verbs()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else [])
-        for name, verb in verbs:
-            with self.subTest(verb=name):
-                process, everyone = self.begin(verb, "exit 7")
+        subcommands = [*self.subcommands()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else [])
+        for name, subcommand in subcommands:
+            with self.subTest(subcommand=name):
+                process, everyone = self.begin(subcommand, "exit 7")
                 process.kill()
                 process.wait(timeout=10)
                 self.nobody_is_left(everyone)
@@ -258,9 +258,9 @@ class Launcher(Workers):
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (200 << 10, 200 << 10))  # room for an empty recording
 
-        for name, verb in [*self.verbs()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else []):
-            with self.subTest(verb=name):
-                process = self.start(verb, "bash", "-c", "sleep 1; exit 7", preexec_fn=limit)
+        for name, subcommand in [*self.subcommands()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else []):
+            with self.subTest(subcommand=name):
+                process = self.start(subcommand, "bash", "-c", "sleep 1; exit 7", preexec_fn=limit)
                 self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
 
     def test_nobody_reads_what_it_prints(self):
@@ -275,10 +275,10 @@ class Launcher(Workers):
                 os.set_blocking(write_end, True)
             else:
                 os.close(read_end)
-            for name, verb in Fares.verbs(self):
-                with self.subTest(verb=name, full=full):
+            for name, subcommand in Fares.subcommands(self):
+                with self.subTest(subcommand=name, full=full):
                     (self.folder / "t.db").unlink(missing_ok=True)
-                    process = subprocess.Popen([PROGRAM, *map(str, verb), *SHORT, "--", "bash", "-c", "exit 7"], stderr=write_end,
+                    process = subprocess.Popen([PROGRAM, *map(str, subcommand), *SHORT, "--", "bash", "-c", "exit 7"], stderr=write_end,
                                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=self.folder)
                     self.addCleanup(self.end, process)
                     self.assertEqual(process.wait(timeout=40), 7)

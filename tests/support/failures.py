@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls of the program that fail: each verb is played with the n-th call of a kind failing (failing_calls.cpp), for many n.
+"""System calls of the program that fail: each subcommand is played with the n-th call of a kind failing (failing_calls.cpp), for many n.
 
-A verb then says in one line what failed, and ends with 1; or it does without, says so, or gives what it gives otherwise. A command
+A subcommand then says in one line what failed, and ends with 1; or it does without, says so, or gives what it gives otherwise. A command
 under `run` or `trace` ends as it would have. An interrupted call (EINTR) changes nothing at all.
 """
 

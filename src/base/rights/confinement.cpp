@@ -40,8 +40,8 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 constexpr uint32_t kTioclinux = 0x541c;     // TIOCLINUX of asm/ioctls.h, which termios.h leaves out
 constexpr uint32_t kFirstX32 = 0x40000000;  // numbers of x86's 32-bit pointer calls, on the same architecture
 
-/// No reading verb makes them. Files are changed by descriptor only: SQLite and merge set mode and owner of what they
-/// have made, and their size.
+/// No reading subcommand makes them. Files are changed by descriptor only: SQLite and merge set mode and owner of what
+/// they have made, and their size.
 constexpr auto kRefused = std::to_array<long>({
 #ifdef SYS_fork  // an architecture with the old calls
     SYS_fork, SYS_vfork, SYS_creat, SYS_mknod, SYS_chmod, SYS_chown, SYS_lchown, SYS_utime, SYS_utimes, SYS_futimesat,
@@ -191,7 +191,7 @@ bool refuse_changes(const Confinement& allowed) {
   }
   for (const std::string& path : allowed.folders) {
     if (!allow(rules.get(), path, of_folders | (allowed.subfolders ? subfolders : 0))) {
-      return false;  // what the verb is for would fail without its reason
+      return false;  // what the subcommand is for would fail without its reason
     }
   }
   return ::syscall(SYS_landlock_restrict_self, rules.get(), 0U) == 0;

@@ -197,7 +197,7 @@ TEST(Confinement, FilesChangeOnlyWhereItIsAllowed) {
   std::filesystem::remove_all(folder);
 }
 
-/// A folder for --out is made below its parent: `subfolders` is for those verbs alone.
+/// A folder for --out is made below its parent: `subfolders` is for those subcommands alone.
 TEST(Confinement, FoldersAreMadeAndRemovedOnlyWhereItIsAllowed) {
   if (!possible_confinement().files) {
     GTEST_SKIP() << "this kernel has no Landlock";

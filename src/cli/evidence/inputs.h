@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The files that a reading verb was given: recordings, logs, dumps and folders of them.
+// The files that a reading subcommand was given: recordings, logs, dumps and folders of them.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What verbs that ask the servers of nodes have in common: their flags, and how they speak of nodes that fail.
+// What subcommands that ask the servers of nodes have in common: their flags, and how they speak of nodes that fail.
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,7 @@
 namespace stalltrace::cli {
 namespace {
 
-/// A verb with members and rows of all kinds.
+/// A subcommand with members and rows of all kinds.
 struct Sample {
   bool json = false;
   std::string out = "x.db";

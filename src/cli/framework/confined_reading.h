@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rights of verbs that read recordings and profiler files, which anyone may have made.
+// The rights of subcommands that read recordings and profiler files, which anyone may have made.
 #pragma once
 
 #include <span>
@@ -7,14 +7,14 @@
 
 namespace stalltrace::cli {
 
-/// What a verb makes at its `out`.
+/// What a subcommand makes at its `out`.
 enum class Makes { kFile, kFolder };
 
-/// Whether the verb connects to other hosts.
+/// Whether the subcommand connects to other hosts.
 enum class Network { kNone, kConnects };
 
-/// Gives up all that such a verb does not need (base/rights/confinement.h). `out`: the file that it will make, or the
-/// folder with files; empty: none. To be called before the first thread is started and before `inputs` are opened.
+/// Gives up all that such a subcommand does not need (base/rights/confinement.h). `out`: the file that it will make, or
+/// the folder with files; empty: none. To be called before the first thread is started and before `inputs` are opened.
 void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "", Makes makes = Makes::kFile,
                         Network network = Network::kNone);
 

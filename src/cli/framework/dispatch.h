@@ -11,7 +11,8 @@
 namespace stalltrace::cli {
 
 /// `words` is argv without the program's name.
-int dispatch(std::span<const std::string> words, std::span<const std::unique_ptr<Subcommand>> verbs, Console& console);
+int dispatch(std::span<const std::string> words, std::span<const std::unique_ptr<Subcommand>> subcommands,
+             Console& console);
 
 /// Prints the error; returns its exit code.
 int report_error(const Error& error, Console& console);

@@ -125,9 +125,9 @@ std::string value_forms(std::span<const Flag> flags) {
   return lines.empty() ? "" : fmt::format("\n{}", fmt::join(lines, ""));
 }
 
-/// The beginning and end of a page about several verbs.
+/// The beginning and end of a page about several subcommands.
 struct Group {
-  std::string_view name;  // the first word of its verbs; "": all verbs
+  std::string_view name;  // the first word of its subcommands; "": all subcommands
   std::string_view headline;
   std::string_view example;
 };
@@ -141,7 +141,7 @@ constexpr Group kGroups[] = {
 
 }  // namespace
 
-std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
+std::string usage_line(const SubcommandInfo& info, std::span<const Flag> flags) {
   std::string arguments;
   std::string command;
   for (const Flag& flag : flags) {
@@ -156,9 +156,9 @@ std::string usage_line(const VerbInfo& info, std::span<const Flag> flags) {
   return "stalltrace " + info.name + arguments + " [flags]" + command;
 }
 
-std::string verb_help(Subcommand& verb) {
-  const VerbInfo info = verb.info();
-  const std::vector<Flag> flags = verb.flags();
+std::string subcommand_help(Subcommand& subcommand) {
+  const SubcommandInfo info = subcommand.info();
+  const std::vector<Flag> flags = subcommand.flags();
   std::string text;
   append_text(text, fmt::format("stalltrace {}: {}", info.name, info.summary), 0);
   text += fmt::format("\nUsage:\n  {}\n", usage_line(info, flags));
@@ -173,13 +173,13 @@ std::string verb_help(Subcommand& verb) {
   return text + fmt::format("\nExample:\n  {}\n", info.example);
 }
 
-std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view group) {
+std::string overview(std::span<const std::unique_ptr<Subcommand>> subcommands, std::string_view group) {
   const auto found = std::ranges::find(kGroups, group, &Group::name);
   const Group& page = found == std::end(kGroups) ? kGroups[0] : *found;
   const std::string prefix = group.empty() ? "" : std::string(group) + " ";
   std::vector<std::pair<std::string, std::string>> rows;
-  for (const auto& verb : verbs) {
-    const VerbInfo info = verb->info();
+  for (const auto& subcommand : subcommands) {
+    const SubcommandInfo info = subcommand->info();
     if (info.name.starts_with(prefix)) {
       rows.emplace_back(info.name, info.summary);
     }

@@ -11,9 +11,9 @@
 namespace stalltrace::cli {
 
 /// "stalltrace query FILE SQL [flags]"
-std::string usage_line(const VerbInfo& info, std::span<const Flag> flags);
-std::string verb_help(Subcommand& verb);
+std::string usage_line(const SubcommandInfo& info, std::span<const Flag> flags);
+std::string subcommand_help(Subcommand& subcommand);
 /// The subcommands of one group: "" for all, "lab" for those of the lab.
-std::string overview(std::span<const std::unique_ptr<Subcommand>> verbs, std::string_view group);
+std::string overview(std::span<const std::unique_ptr<Subcommand>> subcommands, std::string_view group);
 
 }  // namespace stalltrace::cli

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A subcommand: one class, one file, one row in verbs.cpp. An object is created for each run: flags() binds to its
-// members, the parser sets them, then run() is called once. Errors are returned; the subcommand prints only an error
-// that has its own exit code (command_start.h).
+// A subcommand: one class, one file, one row in subcommands.cpp. An object is created for each run: flags() binds to
+// its members, the parser sets them, then run() is called once. Errors are returned; the subcommand prints only an
+// error that has its own exit code (command_start.h).
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace stalltrace::cli {
 
-struct VerbInfo {
+struct SubcommandInfo {
   std::string name;     // "query", "lab run"
   std::string summary;  // one line, for the list of subcommands and the start of the help page
   std::string example;  // one command line that works, without the prompt
@@ -24,7 +24,7 @@ class Subcommand {
  public:
   virtual ~Subcommand() = default;
 
-  [[nodiscard]] virtual VerbInfo info() const = 0;
+  [[nodiscard]] virtual SubcommandInfo info() const = 0;
   /// Bound to this object's members.
   virtual std::vector<Flag> flags() = 0;
   /// Returns the exit code or an error.

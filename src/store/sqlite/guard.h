@@ -18,15 +18,15 @@ class Database;
 
 /// The kind of reader.
 enum class ReaderKind : uint8_t {
-  kVerb,   // our own statements on tables that were compared with ours (known_schema.h): no view, no trigger
-  kMerge,  // like kVerb, and rows are inserted into the tables of `main`, which is ours
-  kQuery,  // a user's SQL, on any schema: only SELECT
+  kSubcommand,  // our own statements on tables that were compared with ours (known_schema.h): no view, no trigger
+  kMerge,       // like kSubcommand, and rows are inserted into the tables of `main`, which is ours
+  kQuery,       // a user's SQL, on any schema: only SELECT
 };
 
 /// The limits of one connection, with the same lifetime.
 struct Guard {
-  ReaderKind kind = ReaderKind::kVerb;
-  std::string path;                              // kVerb and kMerge: the file whose size bounds the work
+  ReaderKind kind = ReaderKind::kSubcommand;
+  std::string path;                              // kSubcommand and kMerge: the file whose size bounds the work
   int64_t deadline_ns = 0;                       // on the monotonic clock; 0: none
   const std::atomic<bool>* cancelled = nullptr;  // stops the work once it is set; null: nothing does
   int64_t steps = 0;                             // of SQLite's virtual machine since the last Database::restart_guard

@@ -88,7 +88,7 @@ Result<Database> open_once(const std::string& path, ReaderKind kind, int64_t dea
                   fmt::format("PRAGMA locking_mode = {}; PRAGMA query_only = ON; PRAGMA cache_size = -8192",
                               target.exclusive ? "EXCLUSIVE" : "NORMAL")));
   ST_TRY(check_schema(db));
-  if (kind == ReaderKind::kVerb) {
+  if (kind == ReaderKind::kSubcommand) {
     ST_TRY(check_known_schema(db));
   }
   return db;
@@ -165,7 +165,8 @@ Result<Database> open_again(const std::string& path, const struct stat& checked)
   if (!db) {
     return with_context(path, std::move(db.error()));
   }
-  ST_TRY(db->guard({.kind = ReaderKind::kVerb, .path = path}, "PRAGMA query_only = ON; PRAGMA cache_size = -8192"));
+  ST_TRY(
+      db->guard({.kind = ReaderKind::kSubcommand, .path = path}, "PRAGMA query_only = ON; PRAGMA cache_size = -8192"));
   return db;
 }
 

@@ -13,13 +13,13 @@
 
 namespace stalltrace::store {
 
-/// Opens `path`, which is untrusted, for reading only and checks that it is a recording; for kVerb also its schema
-/// (known_schema.h). All readers of recordings use this or attach_for_reading, which set the same limits on the
+/// Opens `path`, which is untrusted, for reading only and checks that it is a recording; for kSubcommand also its
+/// schema (known_schema.h). All readers of recordings use this or attach_for_reading, which set the same limits on the
 /// connection (guard.h), including `deadline_ns`. No file is created or altered:
 ///  - closed cleanly (no write-ahead log): opened as immutable, which also works on read-only media;
 ///  - being written: opened as any SQLite client does, sharing the writer's memory;
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
-Result<Database> open_for_reading(const std::string& path, ReaderKind kind = ReaderKind::kVerb,
+Result<Database> open_for_reading(const std::string& path, ReaderKind kind = ReaderKind::kSubcommand,
                                   int64_t deadline_ns = 0);
 
 /// True if `db` was opened as one that nobody writes and that has no log: its bytes don't change.

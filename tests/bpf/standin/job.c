@@ -184,44 +184,44 @@ static long fork_child(long ms, long calls) {
   return child;
 }
 
-static long obey(const char* verb, const char* text, long a, long b) {
+static long obey(const char* command, const char* text, long a, long b) {
   void* made[64];
   ncclUniqueId id = known_id();
-  if (!strcmp(verb, "init")) return api->init_rank(&comm, (int)a, id, (int)b);
-  if (!strcmp(verb, "init_config")) return api->init_rank_config(&comm, (int)a, id, (int)b, NULL);
-  if (!strcmp(verb, "init_scalable")) return api->init_rank_scalable(&comm, (int)a, (int)b, 1, &id, NULL);
-  if (!strcmp(verb, "init_all")) return api->init_all(made, (int)a, NULL);
-  if (!strcmp(verb, "init_fails")) {
+  if (!strcmp(command, "init")) return api->init_rank(&comm, (int)a, id, (int)b);
+  if (!strcmp(command, "init_config")) return api->init_rank_config(&comm, (int)a, id, (int)b, NULL);
+  if (!strcmp(command, "init_scalable")) return api->init_rank_scalable(&comm, (int)a, (int)b, 1, &id, NULL);
+  if (!strcmp(command, "init_all")) return api->init_all(made, (int)a, NULL);
+  if (!strcmp(command, "init_fails")) {
     api->next->result = 2;
     return api->init_rank(&made[0], (int)a, id, (int)b);
   }
-  if (!strcmp(verb, "split")) return api->split(comm, (int)a, (int)b, made, NULL);
-  if (!strcmp(verb, "destroy")) return api->destroy(comm);
-  if (!strcmp(verb, "all_calls")) return all_calls();
-  if (!strcmp(verb, "grouped")) return grouped();
-  if (!strcmp(verb, "no_frame_pointers")) return no_frame_pointers(a);
-  if (!strcmp(verb, "jump_out")) return jump_out();
-  if (!strcmp(verb, "all_reduce")) return api->all_reduce(BUFFERS, (size_t)a, 7, 0, comm, (void*)0x51);
-  if (!strcmp(verb, "refused")) {
+  if (!strcmp(command, "split")) return api->split(comm, (int)a, (int)b, made, NULL);
+  if (!strcmp(command, "destroy")) return api->destroy(comm);
+  if (!strcmp(command, "all_calls")) return all_calls();
+  if (!strcmp(command, "grouped")) return grouped();
+  if (!strcmp(command, "no_frame_pointers")) return no_frame_pointers(a);
+  if (!strcmp(command, "jump_out")) return jump_out();
+  if (!strcmp(command, "all_reduce")) return api->all_reduce(BUFFERS, (size_t)a, 7, 0, comm, (void*)0x51);
+  if (!strcmp(command, "refused")) {
     api->next->result = 4;
     return api->all_reduce(BUFFERS, (size_t)a, 7, 0, comm, (void*)0x51);
   }
-  if (!strcmp(verb, "never_returns")) {
+  if (!strcmp(command, "never_returns")) {
     api->next->never_return = 1;
     return api->all_reduce(BUFFERS, (size_t)a, 7, 0, comm, (void*)0x51);
   }
-  if (!strcmp(verb, "listen")) return listen_on(text, (int)a);
-  if (!strcmp(verb, "connect")) return connect_to(text, (int)a);
-  if (!strcmp(verb, "accept")) return (connection = accept(listener, NULL, NULL)) < 0 ? errno : 0;
-  if (!strcmp(verb, "send")) return transfer(a, 1);
-  if (!strcmp(verb, "recv")) return transfer(a, 0);
-  if (!strcmp(verb, "close")) return close_it(0);
-  if (!strcmp(verb, "reset")) return close_it(1);
-  if (!strcmp(verb, "retransmits")) return total_retransmits();
-  if (!strcmp(verb, "port")) return local_port();
-  if (!strcmp(verb, "spin")) return spin(a);
-  if (!strcmp(verb, "fork")) return fork_child(a, b);
-  if (!strcmp(verb, "exit")) exit((int)a);
+  if (!strcmp(command, "listen")) return listen_on(text, (int)a);
+  if (!strcmp(command, "connect")) return connect_to(text, (int)a);
+  if (!strcmp(command, "accept")) return (connection = accept(listener, NULL, NULL)) < 0 ? errno : 0;
+  if (!strcmp(command, "send")) return transfer(a, 1);
+  if (!strcmp(command, "recv")) return transfer(a, 0);
+  if (!strcmp(command, "close")) return close_it(0);
+  if (!strcmp(command, "reset")) return close_it(1);
+  if (!strcmp(command, "retransmits")) return total_retransmits();
+  if (!strcmp(command, "port")) return local_port();
+  if (!strcmp(command, "spin")) return spin(a);
+  if (!strcmp(command, "fork")) return fork_child(a, b);
+  if (!strcmp(command, "exit")) exit((int)a);
   return -1;
 }
 
@@ -239,14 +239,14 @@ int main(int argc, char** argv) {
   printf("0\n");
   fflush(stdout);
   while (fgets(line, sizeof line, stdin)) {
-    char verb[32] = "";
+    char command[32] = "";
     char text[64] = "";
     long a = 0;
     long b = 0;
-    if (sscanf(line, "%31s @%63s %ld", verb, text, &a) < 2) {
-      sscanf(line, "%31s %ld %ld", verb, &a, &b);
+    if (sscanf(line, "%31s @%63s %ld", command, text, &a) < 2) {
+      sscanf(line, "%31s %ld %ld", command, &a, &b);
     }
-    printf("%ld\n", obey(verb, text, a, b));
+    printf("%ld\n", obey(command, text, a, b));
     fflush(stdout);
   }
   return 0;

@@ -358,19 +358,19 @@ ncclUniqueId known_id() {
 
 std::string obey(const struct standin_api& api, uint64_t hash, const std::string& line) {
   std::istringstream words(line);
-  std::string verb;
+  std::string command;
   int a = 0;
   int b = 0;
   int c = 0;
-  words >> verb >> a >> b >> c;
-  if (verb == "init") {
+  words >> command >> a >> b >> c;
+  if (command == "init") {
     void* comm = nullptr;
     int mask = 0;
     own_rank = b;
     const int failed = api.init_rank(&comm, a, known_id(), b);
     return std::to_string(failed | profiler->init(&context, hash, &mask, "world", a, a, b, nullptr));
   }
-  if (verb == "run") {
+  if (command == "run") {
     run(a, b != 0, c);
     std::string places = "places";
     for (const auto& sub : subs) {

@@ -16,7 +16,7 @@
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/reporting.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "fleet/outliers.h"
 #include "fleet/query.h"
 #include "report/query_format.h"
@@ -40,9 +40,9 @@ class WhileRead final : public RowSink {
   const Console& console_;
 };
 
-class QueryVerb final : public Subcommand {
+class QuerySubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {
         .name = "query",
         .summary = "ask a recording, or those of many nodes, in SQL, read-only",
@@ -163,6 +163,6 @@ class QueryVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_query_verb() { return std::make_unique<QueryVerb>(); }
+std::unique_ptr<Subcommand> make_query_subcommand() { return std::make_unique<QuerySubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -10,8 +10,8 @@
 
 #include "base/text.h"
 #include "cli/framework/exit_code.h"
+#include "cli/subcommands/subcommands.h"
 #include "cli/trusted_owners.h"
-#include "cli/verbs/verbs.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -43,9 +43,9 @@ std::string kernel_release() {
   return ::uname(&system) == 0 ? system.release : "";
 }
 
-class CheckVerb final : public Subcommand {
+class CheckSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "check",
             .summary = "can this host be traced? each refusal with its remedy",
             .example = "sudo stalltrace check",
@@ -132,6 +132,6 @@ class CheckVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_check_verb() { return std::make_unique<CheckVerb>(); }
+std::unique_ptr<Subcommand> make_check_subcommand() { return std::make_unique<CheckSubcommand>(); }
 
 }  // namespace stalltrace::cli

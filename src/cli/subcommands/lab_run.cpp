@@ -8,7 +8,7 @@
 #include "base/files/own_folder.h"
 #include "cli/framework/exit_code.h"
 #include "cli/reporting.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "lab/cluster/run.h"
 #include "report/report_json.h"
 #include "store/findings.h"
@@ -16,9 +16,9 @@
 namespace stalltrace::cli {
 namespace {
 
-class LabRunVerb final : public Subcommand {
+class LabRunSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "lab run",
             .summary = "run a real job with a real fault on virtual nodes, and explain it",
             .example = "stalltrace lab run --fault packet_loss:rank=2,percent=2 --out lab",
@@ -113,6 +113,6 @@ class LabRunVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_lab_run_verb() { return std::make_unique<LabRunVerb>(); }
+std::unique_ptr<Subcommand> make_lab_run_subcommand() { return std::make_unique<LabRunSubcommand>(); }
 
 }  // namespace stalltrace::cli

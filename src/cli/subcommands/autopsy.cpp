@@ -19,7 +19,7 @@
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/running_jobs.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "report/findings_text.h"
 #include "report/page.h"
 
@@ -30,9 +30,9 @@ using autopsy::JobState;
 using autopsy::JobVerdict;
 using autopsy::Snapshot;
 
-class AutopsyVerb final : public Subcommand {
+class AutopsySubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "autopsy",
             .summary = "a job hangs and nothing recorded it: who waits, who is to blame",
             .example = "sudo stalltrace autopsy",
@@ -185,6 +185,6 @@ class AutopsyVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_autopsy_verb() { return std::make_unique<AutopsyVerb>(); }
+std::unique_ptr<Subcommand> make_autopsy_subcommand() { return std::make_unique<AutopsySubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -9,7 +9,7 @@
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/running_jobs.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "stacks/output/stacks_text.h"
 #include "stacks/rank_stacks.h"
 
@@ -19,9 +19,9 @@ namespace {
 using stacks::ProcessStacks;
 using stacks::RankStacks;
 
-class StacksVerb final : public Subcommand {
+class StacksSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {
         .name = "stacks",
         .summary = "where a running job is: the line of Python of every thread, and what it waits for",
@@ -93,6 +93,6 @@ class StacksVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_stacks_verb() { return std::make_unique<StacksVerb>(); }
+std::unique_ptr<Subcommand> make_stacks_subcommand() { return std::make_unique<StacksSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "lab/cluster/injection/manual.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class LabUpVerb final : public Subcommand {
+class LabUpSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "lab up",
             .summary = "make a practice cluster to break by hand",
             .example = "stalltrace lab up --ranks 4",
@@ -36,6 +36,6 @@ class LabUpVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_lab_up_verb() { return std::make_unique<LabUpVerb>(); }
+std::unique_ptr<Subcommand> make_lab_up_subcommand() { return std::make_unique<LabUpSubcommand>(); }
 
 }  // namespace stalltrace::cli

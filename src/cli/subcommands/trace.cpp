@@ -22,8 +22,8 @@
 #include "cli/live_watch.h"
 #include "cli/privacy.h"
 #include "cli/stop_signals.h"
+#include "cli/subcommands/subcommands.h"
 #include "cli/trusted_owners.h"
-#include "cli/verbs/verbs.h"
 #include "launch/job.h"
 #include "launch/supervision/supervisor.h"
 #include "launch/supervision/worker.h"
@@ -53,9 +53,9 @@ std::string rest_without_tracer(launch::Supervisor::Loss when, const std::vector
                                         : "what was recorded until then is in the file, and the job's exit code stays";
 }
 
-class TraceVerb final : public Subcommand {
+class TraceSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {
         .name = "trace",
         .summary = "record the collectives, connections and waits of this node's jobs",
@@ -414,6 +414,6 @@ class TraceVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_trace_verb() { return std::make_unique<TraceVerb>(); }
+std::unique_ptr<Subcommand> make_trace_subcommand() { return std::make_unique<TraceSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -5,14 +5,14 @@
 #include <fmt/format.h>
 
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class VersionVerb final : public Subcommand {
+class VersionSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "version", .summary = "print the version", .example = "stalltrace version", .details = {}};
   }
   std::vector<Flag> flags() override { return {}; }
@@ -24,6 +24,6 @@ class VersionVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_version_verb() { return std::make_unique<VersionVerb>(); }
+std::unique_ptr<Subcommand> make_version_subcommand() { return std::make_unique<VersionSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -6,7 +6,7 @@
 
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "serve/mcp/server.h"
 #include "serve/mcp/stdio.h"
 #include "store/recording_state.h"
@@ -17,9 +17,9 @@ namespace {
 /// Nothing is open that would have to be finished: an answer that is being computed ends with us.
 void end_now(int /*number*/) { ::_exit(kExitDone); }
 
-class McpVerb final : public Subcommand {
+class McpSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "mcp",
             .summary = "let an assistant ask recordings, by the Model Context Protocol on stdin and stdout",
             .example = "stalltrace mcp node0.db node1.db node2.db node3.db",
@@ -55,6 +55,6 @@ class McpVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_mcp_verb() { return std::make_unique<McpVerb>(); }
+std::unique_ptr<Subcommand> make_mcp_subcommand() { return std::make_unique<McpSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -10,7 +10,7 @@
 #include "base/files/own_folder.h"
 #include "cli/fleet/light_nodes.h"
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "lab/cluster/simulated/truth_of.h"
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"
@@ -48,9 +48,9 @@ double seconds(const std::optional<int64_t>& time_ns) {
   return static_cast<double>(time_ns.value_or(0)) / static_cast<double>(kNsPerSecond);
 }
 
-class LabSimulateVerb final : public Subcommand {
+class LabSimulateSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "lab simulate",
             .summary = "write the recordings of a simulated job, of any shape and size",
             .example = "stalltrace lab simulate --nodes 8 --fault late_rank:rank=5,ms=80 --out simulated",
@@ -172,6 +172,6 @@ class LabSimulateVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_lab_simulate_verb() { return std::make_unique<LabSimulateVerb>(); }
+std::unique_ptr<Subcommand> make_lab_simulate_subcommand() { return std::make_unique<LabSimulateSubcommand>(); }
 
 }  // namespace stalltrace::cli

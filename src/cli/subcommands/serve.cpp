@@ -5,14 +5,14 @@
 
 #include "cli/fleet/serving.h"
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class ServeVerb final : public Subcommand {
+class ServeSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "serve",
             .summary = "answer questions about this node's recordings over HTTP",
             .example = "stalltrace serve node0.db --listen 127.0.0.1:7700",
@@ -43,6 +43,6 @@ class ServeVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_serve_verb() { return std::make_unique<ServeVerb>(); }
+std::unique_ptr<Subcommand> make_serve_subcommand() { return std::make_unique<ServeSubcommand>(); }
 
 }  // namespace stalltrace::cli

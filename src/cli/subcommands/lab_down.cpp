@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace lab down`: removes the remains of a lab.
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "lab/cluster/injection/manual.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class LabDownVerb final : public Subcommand {
+class LabDownSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "lab down",
             .summary = "remove the practice cluster, also one left by a killed run",
             .example = "stalltrace lab down",
@@ -27,6 +27,6 @@ class LabDownVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_lab_down_verb() { return std::make_unique<LabDownVerb>(); }
+std::unique_ptr<Subcommand> make_lab_down_subcommand() { return std::make_unique<LabDownSubcommand>(); }
 
 }  // namespace stalltrace::cli

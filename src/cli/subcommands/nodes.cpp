@@ -11,16 +11,16 @@
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/reporting.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "fleet/node_info.h"
 #include "report/query_format.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class NodesVerb final : public Subcommand {
+class NodesSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "nodes",
             .summary = "list the nodes that answer, with their recordings, clocks and losses",
             .example = "stalltrace nodes --nodes gpu[001-128]:7700",
@@ -89,6 +89,6 @@ class NodesVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_nodes_verb() { return std::make_unique<NodesVerb>(); }
+std::unique_ptr<Subcommand> make_nodes_subcommand() { return std::make_unique<NodesSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -12,7 +12,7 @@
 #include "cli/framework/exit_code.h"
 #include "cli/framework/time_flag.h"
 #include "cli/reporting.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "fleet/gather.h"
 #include "report/inspection.h"
 #include "report/report_json.h"
@@ -20,9 +20,9 @@
 namespace stalltrace::cli {
 namespace {
 
-class ExplainVerb final : public Subcommand {
+class ExplainSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "explain",
             .summary = "name the rank, the link and the cause of each stall",
             .example = "stalltrace explain node0.db node1.db node2.db node3.db",
@@ -109,6 +109,6 @@ class ExplainVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_explain_verb() { return std::make_unique<ExplainVerb>(); }
+std::unique_ptr<Subcommand> make_explain_subcommand() { return std::make_unique<ExplainSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -15,16 +15,16 @@
 #include "cli/privacy.h"
 #include "cli/reporting.h"
 #include "cli/stop_signals.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace stalltrace::cli {
 namespace {
 
 constexpr size_t kClocksListed = 8;
 
-class ExportVerb final : public Subcommand {
+class ExportSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "export",
             .summary = "write recordings for Perfetto, other timeline viewers, or as CSV",
             .example = "stalltrace export node0.db node1.db --out job.pftrace",
@@ -139,6 +139,6 @@ class ExportVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_export_verb() { return std::make_unique<ExportVerb>(); }
+std::unique_ptr<Subcommand> make_export_subcommand() { return std::make_unique<ExportSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -14,16 +14,16 @@
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/recorded_profiler_files.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace stalltrace::cli {
 namespace {
 
 constexpr std::string_view kRecordingBegin = "SQLite format 3";  // the first bytes of a recording's database file
 
-class ImportVerb final : public Subcommand {
+class ImportSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {
         .name = "import",
         .summary = "make a recording of what others logged, and of profiler files",
@@ -108,6 +108,6 @@ class ImportVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_import_verb() { return std::make_unique<ImportVerb>(); }
+std::unique_ptr<Subcommand> make_import_subcommand() { return std::make_unique<ImportSubcommand>(); }
 
 }  // namespace stalltrace::cli

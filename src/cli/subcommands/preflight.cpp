@@ -7,7 +7,7 @@
 #include "cli/fleet/network_tests.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "preflight/output.h"
 
 extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
@@ -28,9 +28,9 @@ Environment own_environment() {
   return environment;
 }
 
-class PreflightVerb final : public Subcommand {
+class PreflightSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {
         .name = "preflight",
         .summary = "is this node, or the network between nodes, ready for a job?",
@@ -118,6 +118,6 @@ class PreflightVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_preflight_verb() { return std::make_unique<PreflightVerb>(); }
+std::unique_ptr<Subcommand> make_preflight_subcommand() { return std::make_unique<PreflightSubcommand>(); }
 
 }  // namespace stalltrace::cli

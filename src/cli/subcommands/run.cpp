@@ -14,8 +14,8 @@
 #include "cli/privacy.h"
 #include "cli/run/run_evidence.h"
 #include "cli/run/run_trace.h"
+#include "cli/subcommands/subcommands.h"
 #include "cli/trusted_owners.h"
-#include "cli/verbs/verbs.h"
 #include "launch/hang_watch.h"
 #include "launch/job.h"
 #include "launch/profiler_progress.h"
@@ -53,9 +53,9 @@ std::string rest_without_evidence_process(launch::Supervisor::Loss when, const s
              : fmt::format("what was recorded until then is in the run's folder{}; the job's exit code stays", files);
 }
 
-class RunVerb final : public Subcommand {
+class RunSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "run",
             .summary = "start a job with all evidence switched on; explain when it hangs and when it ends",
             .example = "stalltrace run --out run7 -- torchrun --nproc-per-node 8 train.py",
@@ -213,6 +213,6 @@ class RunVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_run_verb() { return std::make_unique<RunVerb>(); }
+std::unique_ptr<Subcommand> make_run_subcommand() { return std::make_unique<RunSubcommand>(); }
 
 }  // namespace stalltrace::cli

@@ -6,14 +6,14 @@
 
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class PushVerb final : public Subcommand {
+class PushSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "push",
             .summary = "copy recordings into a folder that collects those of all nodes",
             .example = "stalltrace push stalltrace.db --to /shared/recordings",
@@ -45,6 +45,6 @@ class PushVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_push_verb() { return std::make_unique<PushVerb>(); }
+std::unique_ptr<Subcommand> make_push_subcommand() { return std::make_unique<PushSubcommand>(); }
 
 }  // namespace stalltrace::cli

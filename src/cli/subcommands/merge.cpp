@@ -7,14 +7,14 @@
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class MergeVerb final : public Subcommand {
+class MergeSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "merge",
             .summary = "make one recording of many nodes'",
             .example = "stalltrace merge node0.db node1.db --out job.db",
@@ -50,6 +50,6 @@ class MergeVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_merge_verb() { return std::make_unique<MergeVerb>(); }
+std::unique_ptr<Subcommand> make_merge_subcommand() { return std::make_unique<MergeSubcommand>(); }
 
 }  // namespace stalltrace::cli

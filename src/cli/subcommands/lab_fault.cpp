@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace lab fault`: injects a fault into the running practice cluster.
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "lab/cluster/injection/manual.h"
 
 namespace stalltrace::cli {
 namespace {
 
-class LabFaultVerb final : public Subcommand {
+class LabFaultSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "lab fault",
             .summary = "break something in the practice cluster that is up",
             .example = "stalltrace lab fault packet_loss:rank=2,percent=2",
@@ -40,6 +40,6 @@ class LabFaultVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_lab_fault_verb() { return std::make_unique<LabFaultVerb>(); }
+std::unique_ptr<Subcommand> make_lab_fault_subcommand() { return std::make_unique<LabFaultSubcommand>(); }
 
 }  // namespace stalltrace::cli

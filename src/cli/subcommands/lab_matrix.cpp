@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/files/own_folder.h"
 #include "cli/framework/exit_code.h"
-#include "cli/verbs/verbs.h"
+#include "cli/subcommands/subcommands.h"
 #include "lab/cluster/campaign/campaign.h"
 #include "lab/cluster/campaign/table.h"
 #include "lab/cluster/host/command.h"
@@ -37,9 +37,9 @@ std::string setting_list() {
   return list;
 }
 
-class LabMatrixVerb final : public Subcommand {
+class LabMatrixSubcommand final : public Subcommand {
  public:
-  [[nodiscard]] VerbInfo info() const override {
+  [[nodiscard]] SubcommandInfo info() const override {
     return {.name = "lab matrix",
             .summary = "measure how often the finding is right: many practice runs, drawn from a seed and scored",
             .example = "stalltrace lab matrix --seed 7 --runs 40 --out matrix",
@@ -98,6 +98,6 @@ class LabMatrixVerb final : public Subcommand {
 
 }  // namespace
 
-std::unique_ptr<Subcommand> make_lab_matrix_verb() { return std::make_unique<LabMatrixVerb>(); }
+std::unique_ptr<Subcommand> make_lab_matrix_subcommand() { return std::make_unique<LabMatrixSubcommand>(); }
 
 }  // namespace stalltrace::cli
