@@ -38,6 +38,13 @@ TEST(Config, ErrorsNameFileAndLine) {
   }
 }
 
+/// toml++ has an assertion there (found by the fuzz target `config`).
+TEST(Config, ATableWithoutANameIsAnError) {
+  const auto config = parse_config("node = 'a'\n[=able]\n", "stalltrace.toml");
+  ASSERT_FALSE(config);
+  EXPECT_TRUE(config.error().what.starts_with("stalltrace.toml line 2: ")) << config.error().what;
+}
+
 TEST(Config, AFileThatWasNamedMustExist) { EXPECT_FALSE(load_config("/nonexistent/stalltrace.toml")); }
 
 }  // namespace
