@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stalltrace program: hands the command line to cli/.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -7,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/rights/secure_mode.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
 #include "cli/verbs/verbs.h"
@@ -29,6 +32,9 @@ int main(int argc, char** argv) {
   const std::vector<std::string> words(argv + 1, argv + argc);
   const auto verbs = stalltrace::cli::all_verbs();
   stalltrace::cli::Console console(stdout, stderr);
+  if (const std::string line = stalltrace::secure_mode_line(stalltrace::in_secure_mode(), environ); !line.empty()) {
+    console.note(line);
+  }
   try {
     return stalltrace::cli::dispatch(words, verbs, console);
   } catch (const std::bad_alloc&) {

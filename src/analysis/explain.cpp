@@ -207,6 +207,23 @@ Result<EvidenceStore> load_evidence(EventSource& source, Cluster& cluster, const
 }
 
 /// What was left out because there is too much to hold.
+/// Where they would be worth an `unknown`: ranks of healthy jobs wait for each other as well.
+void note_unplaced_waits(const UnplacedWaits& waits, Report& report) {
+  const int64_t judged_ns = std::max<int64_t>(report.judged_range.length(), 1);
+  const double share = static_cast<double>(waits.waited_ns) / static_cast<double>(judged_ns);
+  if (waits.longest_ns < kUnknownGate.single_ns &&
+      (waits.waited_ns < kUnknownGate.total_ns || share < kUnknownGate.share)) {
+    return;
+  }
+  report.unplaced_waits = fmt::format(
+      "in {} ranks waited for one that came late, for {} together, by their own clocks; which one is not known, "
+      "because "
+      "the clocks of their hosts could not be compared closely enough: start the agents before the job, and let one "
+      "time service (chrony, PTP) set the clocks of all hosts",
+      count_of(waits.collectives, "collective"), format_duration(waits.waited_ns));
+  report.notes.push_back(report.unplaced_waits);
+}
+
 void note_dropped(const StallSearch& search, const EvidenceStore& evidence, Report& report) {
   std::vector<std::string> dropped;
   if (search.dropped > 0) {
@@ -253,6 +270,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(const EvidenceStore evidence,
             load_evidence(source, cluster, flows, examined(cluster, search), options.provider));
   note_dropped(search, evidence, report);
+  note_unplaced_waits(search.unplaced_waits, report);
   const Settling settling(timeline);
   ST_ASSIGN(const RaisedExceptions raised, RaisedExceptions::load(source, cluster));
   AnalysisContext context{cluster, timeline, flows, evidence, ends, settling, raised};

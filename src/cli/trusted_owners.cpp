@@ -9,9 +9,9 @@
 namespace stalltrace::cli {
 
 Flag trust_owner_flag(std::vector<std::string>* target) {
-  return texts_flag(
+  return privileged(texts_flag(
       "--trust-owner", "UID",
-      "probe this user's libraries in every process, besides root's and its own user's; 'any': all users'", target);
+      "probe this user's libraries in every process, besides root's and its own user's; 'any': all users'", target));
 }
 
 Result<TrustedOwners> parse_trusted_owners(const std::vector<std::string>& words) {

@@ -171,7 +171,7 @@ TEST(FleetQuery, ANodeThatIsAlwaysBusyIsNotCalledSilent) {
   const BadServer hangs("", BadServer::Then::kHangs);
   Rows rows;
   const std::vector<NodeAddress> nodes{node_at(busy.port()), node_at(hangs.port())};
-  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = kLimit}, rows);
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = std::chrono::seconds(3)}, rows);
   ASSERT_TRUE(answer.has_value());
   ASSERT_EQ(answer->failed.size(), 2U);
   EXPECT_EQ(answer->failed[0].error.kind, ErrorKind::kInterrupted);

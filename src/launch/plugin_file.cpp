@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 #include "plugin/embedded/profiler_plugin.h"
 
@@ -38,7 +39,7 @@ std::vector<std::string> candidates_of(const std::string& chosen) {
     return {chosen};
   }
   std::vector<std::string> paths;
-  const char* path = std::getenv("LD_LIBRARY_PATH");
+  const char* path = trusted_variable("LD_LIBRARY_PATH");
   for (const std::string_view folder : split(path == nullptr ? "" : path, ':')) {
     for (const std::string& name : {chosen, "libnccl-profiler-" + chosen + ".so"}) {
       paths.push_back(fmt::format("{}/{}", folder.empty() ? "." : folder, name));
@@ -82,7 +83,7 @@ Result<std::string> copy_into(const OwnFolder& folder) {
 
 std::vector<std::string> temporary_folders() {
   std::vector<std::string> paths = {"/tmp", "/var/tmp", "/dev/shm"};
-  if (const char* variable = std::getenv("TMPDIR"); variable != nullptr && *variable == '/') {
+  if (const char* variable = trusted_variable("TMPDIR"); variable != nullptr && *variable == '/') {
     paths.insert(paths.begin(), variable);
   }
   return paths;

@@ -31,7 +31,8 @@ std::optional<bool> Report::health() const {
   if (!findings.empty() || benchmark_failed) {
     return false;
   }
-  return judged == 0 || ends_unknown || !unrecorded_ranks.empty() ? std::nullopt : std::optional(true);
+  return judged == 0 || ends_unknown || !unrecorded_ranks.empty() || !unplaced_waits.empty() ? std::nullopt
+                                                                                             : std::optional(true);
 }
 
 }  // namespace stalltrace

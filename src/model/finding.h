@@ -26,6 +26,7 @@ namespace stalltrace {
   CAUSE(kSlowReceiver, "slow_receiver")                 \
   CAUSE(kHostDrop, "host_drop")                         \
   CAUSE(kFabricErrors, "fabric_errors")                 \
+  CAUSE(kCongestion, "congestion")                      \
   CAUSE(kDeviceError, "device_error")                   \
   CAUSE(kLateRank, "late_rank")                         \
   CAUSE(kSlowDevice, "slow_device")                     \
@@ -199,8 +200,10 @@ struct Report {
   std::vector<CaptureSummary> captures;      // packet captures that were given
   std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
 
-  /// False with findings, or if a benchmark failed. None without any if nothing was judged, ends are unknown, or ranks
-  /// were not recorded: the job's health is then not known.
+  std::string unplaced_waits;  // the note on waits for a rank that the hosts' clocks do not show; empty: none
+
+  /// False with findings, or if a benchmark failed. None without any if nothing was judged, ends are unknown, ranks
+  /// were not recorded, or clocks do not show who was waited for: the job's health is then not known.
   [[nodiscard]] std::optional<bool> health() const;
 };
 

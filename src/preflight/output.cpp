@@ -127,10 +127,11 @@ Result<HostReport> parse_report(std::string_view json) {
     return depth <= kDeepest;
   };
   const nlohmann::json object = nlohmann::json::parse(json, not_too_deep, false);
-  if (!object.is_object() || object.value("schema", 0) != kSchema || !object.contains("host") ||
-      !object["host"].is_string() || !object.contains("facts") || !object["facts"].is_object() ||
-      !object.contains("checks") || !object["checks"].is_array() || object["facts"].size() > kMostRows ||
-      object["checks"].size() > kMostRows) {
+  const auto schema = object.find("schema");
+  if (!object.is_object() || schema == object.end() || !schema->is_number_integer() || *schema != kSchema ||
+      !object.contains("host") || !object["host"].is_string() || !object.contains("facts") ||
+      !object["facts"].is_object() || !object.contains("checks") || !object["checks"].is_array() ||
+      object["facts"].size() > kMostRows || object["checks"].size() > kMostRows) {
     return refused();
   }
   HostReport report{.host = object["host"].get<std::string>()};

@@ -86,6 +86,8 @@ TEST(HostReports, SurviveJson) {
   for (const char* wrong :
        {"", "{", "[]", "{}", R"({"host": 1, "facts": {}})", R"({"host": "a", "facts": {"MTU": 9000}})",
         R"({"schema": 2, "host": "a", "facts": {}, "checks": []})",
+        R"({"schema": "1", "host": "a", "facts": {}, "checks": []})",
+        R"({"schema": [1], "host": "a", "facts": {}, "checks": []})",
         R"({"schema": 1, "host": "a", "facts": {}, "checks": [{"outcome": "fine"}]})",
         R"([[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]])"}) {
     EXPECT_FALSE(parse_report(wrong)) << wrong;

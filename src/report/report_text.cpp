@@ -215,6 +215,12 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
   if (report.ends_unknown) {
     return fmt::format("{} no finding in {}.", page.paint("When calls ended is not known:", kBold), looked_at(report));
   }
+  if (!report.unplaced_waits.empty() && report.unrecorded_ranks.empty()) {
+    return fmt::format(
+        "{} no finding in {}; see the notes.",
+        page.paint("Ranks waited for another, and the clocks of the hosts do not show for which:", kBold),
+        looked_at(report));
+  }
   return fmt::format("{} no stall worth a finding in {}.",
                      report.health()
                          ? page.paint("Healthy:", kGreen)

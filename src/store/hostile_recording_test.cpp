@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recordings made to harm their reader: refused in one line, or read within bounds, with left-out rows counted. `query`
 // still shows their content.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -330,7 +331,9 @@ TEST_F(HostileRecording, AFileThatIsReplacedBetweenTwoTurnsIsRefused) {
   struct stat status {};
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   EXPECT_TRUE(open_again(path, status));
-  status.st_mtim.tv_nsec ^= 1;
+  // Its owner can write it and set the time of the last write back.
+  const timespec times[] = {status.st_atim, status.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
   const auto changed = open_again(path, status);
   ASSERT_FALSE(changed);
   golden::expect_text(changed.error().what, {{path, "PATH"}});

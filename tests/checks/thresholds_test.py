@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The numbers of docs/findings.md are those of src/analysis/thresholds.h and a few other files, and so are those of
-docs/recording.md about what `--max-size` keeps.
+docs/recording.md about what `--max-size` keeps, and of docs/preflight.md about measurements between nodes.
 
 A page names a constant behind the number that it has: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
 "250 ms and 3 %, or one stall of 400 ms (`kPacketLossGate`)", "(`kSlowLinkContrast`: factor 2)"."""
@@ -19,6 +19,7 @@ PAGES = {
         "src/analysis/live/live_window.h",
         "src/cli/live_watch.cpp",
     ),
+    "docs/preflight.md": ("src/preflight/peers/judge/thresholds.h",),
     "docs/recording.md": ("src/store/write/stall_window.cpp",),
 }
 
@@ -30,8 +31,8 @@ OPERATORS = {
     ast.Sub: operator.sub,
     ast.LShift: operator.lshift,
 }
-WORDS = {"half": 0.5, "twice": 2, "third": 1 / 3}
-NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s+(ms|s|%|million)\b|\s*(%))?|\b(half|twice)\b")
+WORDS = {"half": 0.5, "twice": 2, "quarter": 0.25, "tenth": 0.1}
+NUMBER = re.compile(r"(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s+(us|ms|s|%|million)\b|\s*(%))?|\b(half|twice|quarter|tenth)\b")
 
 
 def value_of(expression, known):
@@ -70,7 +71,7 @@ def numbers_in(text):
             found.append(WORDS[word])
             continue
         number = float(digits.replace(",", ""))
-        scale = {"ms": UNITS["kNsPerMs"], "s": UNITS["kNsPerSecond"], "%": 0.01, None: 1}[unit or percent]
+        scale = {"us": UNITS["kNsPerUs"], "ms": UNITS["kNsPerMs"], "s": UNITS["kNsPerSecond"], "%": 0.01, None: 1}[unit or percent]
         found.append(number * scale)
     return found
 

@@ -172,8 +172,8 @@ class NcclRas(evidence_test.Evidence):
                 connection = listener.accept()[0]
                 with connection:
                     text = b""
-                    while not text.lower().endswith(b"status\n"):
-                        text += connection.recv(1024)
+                    while not text.lower().endswith(b"status\n") and (more := connection.recv(1024)):
+                        text += more
                     asked.append(text.decode())
                     connection.sendall(answer.encode())
         with socket.create_server(("127.0.0.1", 0)) as listener:

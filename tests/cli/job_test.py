@@ -313,6 +313,7 @@ class Surroundings(Fares):
 
     def test_the_exit_code_is_the_jobs_also_when_the_disk_is_full(self):
         self.need_root()
+        self.need_namespaces("unshare", "-m")
         disk = self.folder / "disk"
         disk.mkdir()
         job = f"dd if=/dev/zero of={disk}/fill bs=4k status=none; sleep 1; exit 7"
@@ -382,6 +383,7 @@ class Folder(Fares):
         # A /dev/shm of its own: other tests have files in the host's.
         script = 'mount -t tmpfs none /dev/shm || exit 99; "$@"; code=$?; ls -A /dev/shm; exit $code'
         namespaces = ["unshare", "--mount"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
+        self.need_namespaces(*namespaces)
         result = subprocess.run([*namespaces, "sh", "-c", script, "sh", PROGRAM, "run", "--no-trace", "--out", "run7", "--", str(broken)],
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False, cwd=self.folder)
         self.assertEqual((result.returncode, result.stdout, self.folders()), (126, "", []), result.stderr)

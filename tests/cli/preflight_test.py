@@ -55,13 +55,13 @@ class Preflight(Case):
         result = run(*words, environment={**launch, "RANK": "0"})
         report = json.loads(result.stdout)
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1])
-        self.assertEqual(report["ranks"][1]["barrier_rounds"], 200)
+        self.assertIn(report["ranks"][1]["barrier_rounds"], range(1, 201))  # as many as 1.5 s have room for
         self.assertEqual((len(report["nodes"]), report["pairs"]), (1, []))  # both ranks are on this host
         self.assertEqual(other.wait(10), result.returncode)
         self.assert_says("preflight_announces", result.stderr)
 
     def test_a_rank_that_does_not_come_fails(self):
-        result = self.check("--network", "--port", free_port(), "--wait", "200ms", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1")
+        result = self.check("--network", "--port", free_port(), "--wait", "3s", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1")
         self.assertEqual(result.returncode, PREFLIGHT_FAILED, result.stderr)
         self.assert_says("preflight_missing_ranks", result.stdout)
 

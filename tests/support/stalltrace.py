@@ -56,6 +56,12 @@ class Case(unittest.TestCase):
         if shutil.which(name) is None:
             self.skipTest(f"{name} is not installed")
 
+    def need_namespaces(self, *command):
+        """`command` makes namespaces; mounts in them are allowed too. Containers and AppArmor may refuse either."""
+        tried = subprocess.run([*command, "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True, check=False)
+        if tried.returncode != 0:
+            self.skipTest(f"no mounts of its own here: {tried.stderr.strip()}")
+
     def refused(self, result, code, *parts):
         """It ended with `code` and one line on stderr, and nothing on stdout. Each of `parts`, a name in sentences.txt or
         a piece of text, is in that line."""

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A failing port of an InfiniBand or RoCE card, as far as a machine without one can simulate it: the node's sysfs tree
 // (the lab's own, which its agent reads instead of /sys) shows a port whose error counters rise, while the node's
-// outgoing packets pass a token bucket, as on a link that has fallen back to a lower rate.
+// outgoing packets pass a token bucket, as on a link that has fallen back to a lower rate. The other nodes' ports count
+// data only.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,18 +46,21 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   applied.undo.push_back({UndoKind::kCommand, remove});
 
   const auto tenth = std::max(1L, std::lround(spec.number("errors") / 10));
-  SpawnOptions counting;
-  counting.argv = {"sh", "-c", kCounting, fmt::format("{}/{}", sysfs_of(node), kPort), std::to_string(tenth)};
-  counting.stdin_path = counting.stdout_path = counting.stderr_path = "/dev/null";
-  counting.own_process_group = true;
-  counting.parent_death_signal = context.outlives_caller ? 0 : SIGKILL;
-  auto child = Subprocess::spawn(counting);
-  if (!child) {
-    (void)undo_all(applied.undo);
-    return std::unexpected(std::move(child.error()));
+  for (const VirtualNode& counted : context.nodes) {  // errors mean something beside ports that count none
+    SpawnOptions counting;
+    counting.argv = {"sh", "-c", kCounting, fmt::format("{}/{}", sysfs_of(counted), kPort),
+                     std::to_string(&counted == &node ? tenth : 0)};
+    counting.stdin_path = counting.stdout_path = counting.stderr_path = "/dev/null";
+    counting.own_process_group = true;
+    counting.parent_death_signal = context.outlives_caller ? 0 : SIGKILL;
+    auto child = Subprocess::spawn(counting);
+    if (!child) {
+      (void)undo_all(applied.undo);
+      return std::unexpected(std::move(child.error()));
+    }
+    applied.commands.push_back(format_command(counting.argv));
+    applied.undo.push_back(undo_for_process(UndoKind::kKill, child->detach()));
   }
-  applied.commands.push_back(format_command(counting.argv));
-  applied.undo.push_back(undo_for_process(UndoKind::kKill, child->detach()));
   return applied;
 }
 

@@ -6,17 +6,17 @@
 
 namespace stalltrace::analysis {
 
-extern const CauseRule kConnectionResetRule, kCpuContentionRule, kDeadRankRule, kDiskIoRule, kFabricErrorsRule,
-    kHostDropRule, kLateRankRule, kMismatchedCollectiveRule, kMissingCollectiveRule, kMtuBlackholeRule, kPacketLossRule,
-    kPartitionRule, kProcessStoppedRule, kSlowDeviceRule, kSlowLinkRule, kSlowReceiverRule, kUnknownRule;
+extern const CauseRule kCongestionRule, kConnectionResetRule, kCpuContentionRule, kDeadRankRule, kDiskIoRule,
+    kFabricErrorsRule, kHostDropRule, kLateRankRule, kMismatchedCollectiveRule, kMissingCollectiveRule,
+    kMtuBlackholeRule, kPacketLossRule, kPartitionRule, kProcessStoppedRule, kSlowDeviceRule, kSlowLinkRule,
+    kSlowReceiverRule, kUnknownRule;
 
 std::span<const CauseRule> cause_rules() {
   static const std::array kRules{
-      kProcessStoppedRule, kConnectionResetRule, kDeadRankRule,     kMismatchedCollectiveRule,
-      kMtuBlackholeRule,   kPartitionRule,       kFabricErrorsRule, kHostDropRule,
-      kPacketLossRule,     kCpuContentionRule,   kDiskIoRule,       kMissingCollectiveRule,
-      kLateRankRule,       kSlowDeviceRule,      kSlowReceiverRule, kSlowLinkRule,
-      kUnknownRule};
+      kProcessStoppedRule, kConnectionResetRule,   kDeadRankRule, kMismatchedCollectiveRule, kMtuBlackholeRule,
+      kPartitionRule,      kFabricErrorsRule,      kHostDropRule, kPacketLossRule,           kCpuContentionRule,
+      kDiskIoRule,         kMissingCollectiveRule, kLateRankRule, kSlowDeviceRule,           kSlowReceiverRule,
+      kCongestionRule,     kSlowLinkRule,          kUnknownRule};
   return kRules;
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/library_advice.h"
 #include "analysis/causes/network/ack_gap.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
@@ -189,9 +190,7 @@ bool describe_silence(const AnalysisContext& context, const CauseGroup& group, F
            format_size(static_cast<int64_t>(wire.unread_bytes))),
        {}});
   finding.evidence.push_back(waiting_evidence(context, stall));
-  finding.remedy =
-      "look inside the processes: the device (GPU kernel, NVLink, Xid errors in dmesg), the library's network threads "
-      "(gdb, py-spy dump --native), and whether traffic uses another transport than TCP";
+  finding.remedy = advice_for(library_of(context.timeline, stall.group)).inside;
   return true;
 }
 
@@ -297,8 +296,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
         "record every node of the job again, with network and scheduler tracing (stalltrace check lists what a host "
         "lacks)";
   } else {
-    finding.remedy =
-        "look at the devices (GPU clocks, ECC, NVLink), and at the other events of that time (stalltrace query)";
+    finding.remedy = advice_for(library_of(context.timeline, group.stalls.front()->group)).all_recorded;
   }
 }
 

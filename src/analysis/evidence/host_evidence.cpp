@@ -20,17 +20,20 @@ class HostEvidenceLoader {
   HostEvidenceLoader(HostEvidence& evidence, const Cluster& cluster, const Flows& flows, int64_t most_rows)
       : evidence_(evidence), cluster_(cluster), flows_(flows), most_rows_(most_rows) {}
 
-  Status load(EventSource& source, TimeRange range) {
+  Status load(EventSource& source, TimeRange range, const IntervalSet& windows) {
     ST_TRY(load_table<PacketDrop>(source, range, evidence_.drops_));
     ST_TRY(load_table<HostSample>(source, range, evidence_.numbers_));
-    return load_table<PortCounter>(source, range, evidence_.ports_);
+    const TimeRange around{range.from_ns - kCalmAroundNs, range.to_ns + kCalmAroundNs};
+    ST_TRY(load_table<PortCounter>(source, around, evidence_.ports_));
+    note_calm_rates(windows);
+    return {};
   }
 
  private:
   /// Each table has room of its own.
   template <typename Row, typename Kept>
   Status load_table(EventSource& source, TimeRange range, Kept& kept) {
-    RowBudget budget(IntervalSet({evidence_.read_}), most_rows_);
+    RowBudget budget(IntervalSet({{range.from_ns, range.to_ns}}), most_rows_);
     const auto read = [&] {
       return stream_by_node<Row>(source, range, nullptr, [&](const Row& row) { add(row, budget); });
     };
@@ -68,6 +71,37 @@ class HostEvidenceLoader {
         {{from_ns, from_ns + row.duration_ns + 1}, {row.reason, row.incoming, row.packets, row.bytes}});
   }
 
+  /// A node's agent counted from the first to the last row of any of its ports: a port that carries data has a row each
+  /// second. A counter without rows stood still.
+  void note_calm_rates(const IntervalSet& windows) {
+    std::vector<Interval> stalled;
+    for (const Interval& window : windows.intervals()) {
+      stalled.push_back({window.from_ns - kHostCounterAroundNs, window.to_ns + kHostCounterAroundNs});
+    }
+    const IntervalSet stalls(std::move(stalled));
+    std::map<NodeId, Interval> counted;
+    for (const auto& [key, series] : evidence_.ports_) {
+      const auto [found, fresh] =
+          counted.try_emplace(std::get<0>(key), series.points.front().first, series.points.back().first);
+      found->second.from_ns = std::min(found->second.from_ns, series.points.front().first);
+      found->second.to_ns = std::max(found->second.to_ns, series.points.back().first);
+    }
+    for (auto& [key, series] : evidence_.ports_) {
+      const Interval span = counted.at(std::get<0>(key));
+      const int64_t calm_ns = span.length() - stalls.covered_ns(span);
+      if (calm_ns < kHostSampleNs) {
+        continue;
+      }
+      double rise = series.rise(span);
+      std::vector<Interval> inside;
+      stalls.clip(span, inside);
+      for (const Interval& time : inside) {
+        rise -= series.rise(time);
+      }
+      series.calm_per_second = std::max(0.0, rise) * static_cast<double>(kNsPerSecond) / static_cast<double>(calm_ns);
+    }
+  }
+
   HostEvidence& evidence_;
   const Cluster& cluster_;
   const Flows& flows_;
@@ -81,7 +115,7 @@ Result<HostEvidence> HostEvidence::load(EventSource& source, const Cluster& clus
   const TimeRange range{windows.intervals().front().from_ns - around_ns, windows.intervals().back().to_ns + around_ns};
   evidence.read_ = {range.from_ns, range.to_ns};
   HostEvidenceLoader loader(evidence, cluster, flows, most_rows);
-  ST_TRY(loader.load(source, range));
+  ST_TRY(loader.load(source, range, windows));
   return evidence;
 }
 
@@ -167,11 +201,16 @@ HostEvidence::Throttling HostEvidence::throttling(NodeId node, int32_t pid, Inte
   return most;
 }
 
+bool HostEvidence::counts_ports(NodeId node) const {
+  const auto it = ports_.lower_bound({node, "", 0, ""});
+  return it != ports_.end() && std::get<0>(it->first) == node;
+}
+
 std::vector<PortRise> HostEvidence::port_rises(NodeId node, Interval window) const {
   std::vector<PortRise> rises;
   for (auto it = ports_.lower_bound({node, "", 0, ""}); it != ports_.end() && std::get<0>(it->first) == node; ++it) {
     const auto& [of, device, port, name] = it->first;
-    PortRise rise{device, port, name};
+    PortRise rise{.device = device, .port = port, .name = name, .calm_per_second = it->second.calm_per_second};
     rise.value = it->second.rise(window, &rise.rose_ns);
     if (rise.value > 0) {
       rises.push_back(std::move(rise));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -39,7 +40,8 @@ struct PortRise {
   int32_t port = 0;
   std::string name;
   double value = 0;
-  int64_t rose_ns = 0;  // time in which it rose, within the window
+  int64_t rose_ns = 0;                      // time in which it rose, within the window
+  std::optional<double> calm_per_second{};  // its rate far from all stalls; none: too little such time is known
 };
 
 class HostEvidence {
@@ -66,6 +68,9 @@ class HostEvidence {
   [[nodiscard]] Throttling throttling(NodeId node, int32_t pid, Interval window) const;
   /// Port counters of the node that rose in the window.
   [[nodiscard]] std::vector<PortRise> port_rises(NodeId node, Interval window) const;
+  /// True if counters of the node's ports were recorded in the loaded time.
+  [[nodiscard]] bool counts_ports(NodeId node) const;
+  [[nodiscard]] bool counts_ports() const { return !ports_.empty(); }
 
  private:
   friend class HostEvidenceLoader;
@@ -77,6 +82,7 @@ class HostEvidence {
   struct Series {
     std::vector<std::pair<int64_t, double>> points;
     [[nodiscard]] double rise(Interval window, int64_t* rose_ns = nullptr) const;
+    std::optional<double> calm_per_second{};  // PortRise::calm_per_second
   };
 
   Interval read_{0, 0};

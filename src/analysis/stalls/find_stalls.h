@@ -27,9 +27,18 @@ struct WatchedInstance {
   std::vector<Stall> declined;    // parts that are no stalls, in the form of stalls; their verdicts give the reason
 };
 
+/// Collectives in which ranks waited for one that came late, by their own clocks, while the hosts' clocks could not be
+/// compared: who it was is not known.
+struct UnplacedWaits {
+  int64_t collectives = 0;
+  int64_t waited_ns = 0;
+  int64_t longest_ns = 0;
+};
+
 struct StallSearch {
   std::vector<Stall> stalls;  // in time order
-  int64_t dropped = 0;        // stalls beyond kMaxStalls, the least expensive ones
+  UnplacedWaits unplaced_waits;
+  int64_t dropped = 0;  // stalls beyond kMaxStalls, the least expensive ones
   std::optional<WatchedInstance> watched;
 };
 

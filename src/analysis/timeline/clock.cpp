@@ -20,6 +20,13 @@ namespace {
 constexpr int64_t kMostShiftNs = int64_t{1} << 59;
 constexpr size_t kHostsListed = 8;
 
+/// "a, b and 3 more"
+std::string listed(const std::vector<std::string>& hosts) {
+  const size_t more = hosts.size() - std::min(hosts.size(), kHostsListed);
+  return fmt::format("{}{}", fmt::join(std::span(hosts).first(hosts.size() - more), ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
 }  // namespace
 
 void OffsetBounds::add(const std::vector<HostEdge>& edges) {
@@ -30,15 +37,56 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
     if (other.last_arrival_ns == kNone.last_arrival_ns) {
       continue;
     }
-    Bounds& bounds = bounds_[host];
-    bounds.has_calls = true;
-    if (reference.first_end_ns != kNone.first_end_ns) {
-      bounds.high_ns = std::min(bounds.high_ns, reference.first_end_ns - other.last_arrival_ns);
-    }
-    if (reference.last_arrival_ns != kNone.last_arrival_ns && other.first_end_ns != kNone.first_end_ns) {
-      bounds.low_ns = std::max(bounds.low_ns, reference.last_arrival_ns - other.first_end_ns);
+    bounds_[host].has_calls = true;
+    narrow_by(reference, other, bounds_[host]);
+    if (!slices_.empty() && reference.last_arrival_ns != kNone.last_arrival_ns) {
+      narrow_by(reference, other, slices_[host * kSlices + slice_of(reference.last_arrival_ns)]);
     }
   }
+}
+
+void OffsetBounds::narrow_by(const HostEdge& reference, const HostEdge& other, Bounds& bounds) {
+  constexpr HostEdge kNone;
+  if (reference.first_end_ns != kNone.first_end_ns) {
+    bounds.high_ns = std::min(bounds.high_ns, reference.first_end_ns - other.last_arrival_ns);
+  }
+  if (reference.last_arrival_ns != kNone.last_arrival_ns && other.first_end_ns != kNone.first_end_ns) {
+    bounds.low_ns = std::max(bounds.low_ns, reference.last_arrival_ns - other.first_end_ns);
+  }
+}
+
+size_t OffsetBounds::slice_of(int64_t time_ns) const {
+  const int64_t since_ns = std::clamp<int64_t>(time_ns - span_.from_ns, 0, span_.length() - 1);
+  const double share = static_cast<double>(since_ns) / static_cast<double>(span_.length());
+  return std::min(static_cast<size_t>(share * kSlices), kSlices - 1);
+}
+
+OffsetBounds::Offset OffsetBounds::offset(size_t host) const {
+  const Bounds& all = bounds_[host];
+  const auto middle = [](int64_t low_ns, int64_t high_ns) {
+    return std::clamp(low_ns + (high_ns - low_ns) / 2, -kMostShiftNs, kMostShiftNs);
+  };
+  Offset found{.offset_ns = middle(all.low_ns, all.high_ns), .error_ns = std::abs(all.high_ns - all.low_ns) / 2};
+  if (all.low_ns <= all.high_ns) {
+    return found;
+  }
+  found.drifted = true;
+  found.error_ns = std::abs(all.low_ns - all.high_ns);
+  // Each slice has an offset between its bounds: all of them lie between the lowest and the highest of these.
+  int64_t low_ns = std::numeric_limits<int64_t>::max();
+  int64_t high_ns = std::numeric_limits<int64_t>::min();
+  for (size_t i = 0; i < (slices_.empty() ? 0 : kSlices); ++i) {
+    const Bounds& slice = slices_[host * kSlices + i];
+    if (slice.known()) {
+      low_ns = std::min({low_ns, slice.low_ns, slice.high_ns});
+      high_ns = std::max({high_ns, slice.low_ns, slice.high_ns});
+    }
+  }
+  if (low_ns < high_ns) {
+    found.offset_ns = middle(low_ns, high_ns);
+    found.error_ns = std::max(found.error_ns, (high_ns - low_ns) / 2);
+  }
+  return found;
 }
 
 bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
@@ -91,6 +139,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   }
   std::vector<std::string> incomparable;
   std::vector<Moved> moved;
+  std::vector<std::string> drifted;
   const Node& reference = *references[offsets.reference()];
   set_error(offsets.reference(), 0);
   for (size_t at = 0; at < host_count_; ++at) {
@@ -103,9 +152,10 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
       incomparable.push_back(references[at]->name);
       continue;
     }
-    const int64_t offset_ns =
-        std::clamp(bounds.low_ns + (bounds.high_ns - bounds.low_ns) / 2, -kMostShiftNs, kMostShiftNs);
-    const int64_t error_ns = std::abs(bounds.high_ns - bounds.low_ns) / 2;
+    const auto [offset_ns, error_ns, has_drifted] = offsets.offset(at);
+    if (has_drifted) {
+      drifted.push_back(references[at]->name);
+    }
     for (const Node& node : nodes) {
       if (host(node.node_id) == at) {
         shifts_[node.node_id] += offset_ns;
@@ -122,6 +172,12 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
     note_incomparable(incomparable, reference.name);
   }
   note_measured(offsets);
+  if (!drifted.empty()) {
+    notes_.push_back(
+        fmt::format("the clock{} of {} drifted against that of {} while the job ran: one offset fits only "
+                    "within the error that is given",
+                    drifted.size() == 1 ? "" : "s", listed(drifted), reference.name));
+  }
 }
 
 /// One note: which of the two ways the clocks are known by.
@@ -132,7 +188,7 @@ void Clock::note_measured(const OffsetBounds& offsets) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
     if (bounds.measured && bounds.has_calls) {
       ++measured;
-      error_ns = std::max(error_ns, std::abs(bounds.high_ns - bounds.low_ns) / 2);
+      error_ns = std::max(error_ns, offsets.offset(at).error_ns);
     }
   }
   if (measured > 0) {
@@ -162,13 +218,10 @@ void Clock::note_moved(const std::vector<Moved>& hosts, const std::string& refer
 
 /// One note, however many they are.
 void Clock::note_incomparable(const std::vector<std::string>& hosts, const std::string& reference) {
-  const size_t more = hosts.size() - std::min(hosts.size(), kHostsListed);
   notes_.push_back(fmt::format(
-      "the clock{} of {}{} could not be compared with that of {} (no AllReduce, AllGather or other collective in which "
+      "the clock{} of {} could not be compared with that of {} (no AllReduce, AllGather or other collective in which "
       "each waits for the other, on a communicator made while tracing): who arrived late across hosts is not judged",
-      hosts.size() == 1 ? "" : "s",
-      fmt::join(std::span(hosts).first(std::min<size_t>(hosts.size(), kHostsListed)), ", "),
-      more == 0 ? "" : fmt::format(" and {} more", more), reference));
+      hosts.size() == 1 ? "" : "s", listed(hosts), reference));
 }
 
 size_t Clock::host(NodeId node) const {
@@ -207,6 +260,10 @@ bool Clock::comparable(NodeId a, NodeId b) const {
     return true;
   }
   return x->second.reliable && y->second.reliable;
+}
+
+bool Clock::all_comparable() const {
+  return std::ranges::all_of(hosts_, [](const auto& entry) { return entry.second.reliable; });
 }
 
 int64_t Clock::shift_ns(NodeId node) const {

@@ -26,7 +26,10 @@ struct HostEdge {
 /// Bounds on the correction of each host's times relative to a reference host, from instances that both took part in.
 class OffsetBounds {
  public:
-  OffsetBounds(size_t hosts, size_t reference) : reference_(reference), bounds_(hosts) {}
+  /// `span`: of the instances' times by the hosts' clocks. It is divided into slices, each with bounds of its own:
+  /// clocks drift, and where the bounds of all instances contradict each other, those of the slices show by how much.
+  OffsetBounds(size_t hosts, size_t reference, TimeRange span = {})
+      : reference_(reference), span_(span), bounds_(hosts), slices_(span.length() > 0 ? hosts * kSlices : 0) {}
 
   /// Adds one instance, with one edge per host. In such an instance every rank needs every other: no rank completes it
   /// before the last has arrived.
@@ -44,14 +47,27 @@ class OffsetBounds {
     }
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
+  struct Offset {
+    int64_t offset_ns = 0;
+    int64_t error_ns = 0;
+    bool drifted = false;  // no one offset fits all instances: it is the middle of those that the clock went through
+  };
+  /// The offset of a host whose bounds are known().
+  [[nodiscard]] Offset offset(size_t host) const;
   /// Narrows the bounds to [low, high], where they allow it: true if they are narrower now.
   bool narrow(size_t host, int64_t low_ns, int64_t high_ns);
   [[nodiscard]] size_t reference() const { return reference_; }
   [[nodiscard]] size_t hosts() const { return bounds_.size(); }
 
  private:
+  static constexpr size_t kSlices = 64;
+  static void narrow_by(const HostEdge& reference, const HostEdge& other, Bounds& bounds);
+  [[nodiscard]] size_t slice_of(int64_t time_ns) const;
+
   size_t reference_;
+  TimeRange span_;
   std::vector<Bounds> bounds_;
+  std::vector<Bounds> slices_;  // of each host, one after the other
 };
 
 class Clock {
@@ -79,6 +95,8 @@ class Clock {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   /// True if the order of events on these two nodes is known more precisely than the length of a stall.
   [[nodiscard]] bool comparable(NodeId a, NodeId b) const;
+  /// True if every host is comparable with every other.
+  [[nodiscard]] bool all_comparable() const;
   /// The largest shift: the maximum distance of a node's times from the common clock.
   [[nodiscard]] int64_t largest_shift_ns() const;
 

@@ -30,6 +30,18 @@ void add(HostEdge& edge, const CallSequence& sequence, int64_t number, const Cal
   edge.first_end_ns = std::min(edge.first_end_ns, call.end_ns());
 }
 
+/// From the first call to the last.
+TimeRange span_of(const std::vector<CallSequence>& sequences) {
+  TimeRange span{kForever, 0};
+  for (const CallSequence& sequence : sequences) {
+    if (!sequence.calls.empty()) {
+      span.from_ns = std::min(span.from_ns, sequence.calls.front().arrival_ns);
+      span.to_ns = std::max(span.to_ns, sequence.calls.back().arrival_ns + 1);
+    }
+  }
+  return span.from_ns < span.to_ns ? span : TimeRange{};
+}
+
 /// Adds one communicator's sequences, instance by instance.
 void add_communicator(const std::vector<HostSequence>& sequences, const std::vector<CallSignature>& signatures,
                       OffsetBounds& bounds) {
@@ -94,7 +106,7 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
     reference = reference.value_or(host);
     communicators[{sequence.hash, cluster.attempt_of(sequence.member)}].push_back({&sequence, host});
   }
-  OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0));
+  OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0), span_of(sequences));
   for (size_t host = 0; host < has_calls.size(); ++host) {
     if (has_calls[host]) {
       bounds.add_host(host);

@@ -62,8 +62,11 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
   if (!fresh) {
     return &sequences_[found->second];
   }
-  CallSequence sequence{
-      .hash = row.comm_id_hash, .comm_ptr = row.comm_ptr, .comm_rank = row.rank, .nranks = row.nranks};
+  CallSequence sequence{.hash = row.comm_id_hash,
+                        .comm_ptr = row.comm_ptr,
+                        .comm_rank = row.rank,
+                        .nranks = row.nranks,
+                        .library = row.library};
   sequence.member = cluster_.join(row.node_id, row.pid);
   sequence.point_to_point = pair;
   sequence.receives = key.receives;

@@ -98,11 +98,12 @@ struct CallSequence {
   std::optional<int32_t> nranks;
   int32_t tid = 0;  // the thread of the last call
   bool point_to_point = false;
-  bool receives = false;      // point-to-point: the receiving end
-  bool continued = false;     // after a gap of sequence numbers the rank's calls continue in another sequence
-  bool destroyed = false;     // its communicator was destroyed in order
-  bool aborted = false;       // its communicator was aborted or failed: open calls lasted until then
-  bool batched = false;       // some of its calls are in batches
+  bool receives = false;   // point-to-point: the receiving end
+  bool continued = false;  // after a gap of sequence numbers the rank's calls continue in another sequence
+  bool destroyed = false;  // its communicator was destroyed in order
+  bool aborted = false;    // its communicator was aborted or failed: open calls lasted until then
+  bool batched = false;    // some of its calls are in batches
+  Library library = Library::kNccl;
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // number of calls[0]
   int64_t number_offset = 0;  // number = seq + number_offset

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/files/caller.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -224,7 +225,7 @@ Result<OwnFolder> OwnFolder::claim(const std::string& wanted, Readers readers) {
 }
 
 Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mode, const std::string& wanted) {
-  const char* variable = std::getenv("TMPDIR");
+  const char* variable = trusted_variable("TMPDIR");
   std::vector<std::string> parents = {"/tmp", "/var/tmp", "/dev/shm"};
   if (!wanted.empty()) {
     parents = {wanted};

@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "base/process/pipe.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -80,7 +81,7 @@ Result<std::string> find_program(std::string_view name) {
   if (name.find('/') != std::string_view::npos) {
     return std::string(name);
   }
-  const char* path = ::getenv("PATH");
+  const char* path = trusted_variable("PATH");
   const std::string folders = std::string(path != nullptr ? path : "/usr/bin:/bin") + ":/usr/sbin:/sbin";
   for (const std::string_view folder : split(folders, ':')) {
     std::string candidate = std::string(folder.empty() ? "." : folder) + "/" + std::string(name);

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
+
+#include "base/rights/secure_mode.h"
 
 namespace stalltrace::capture {
 
 std::string kernel_btf_path() {
-  const char* path = std::getenv("STALLTRACE_BTF");
+  const char* path = trusted_variable("STALLTRACE_BTF");
   return path && *path ? path : "/sys/kernel/btf/vmlinux";
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "base/handle.h"
@@ -68,24 +69,35 @@ Status read_iterator(const bpf_link* link, const char* what, const std::set<pid_
   }
 }
 
-/// Runs an iterator program over processes. A process that has ended is not an error; other errors begin with `what`.
-/// Before Linux 6.1 an iterator can't be limited to a process, so one walk over all processes of the host serves all.
-template <typename Listing>
-Status visit_tasks(const bpf_program* program, const char* what, const std::set<pid_t>& pids,
-                   const std::function<void(const Listing&)>& visit) {
+/// Walks each process, or, where the first walk can't be limited to a process (before Linux 6.1), all processes of the
+/// host once for all pids. `attach` gets a pid, or none for all, and returns a link with errno set if it is null: ESRCH
+/// is a process that has ended. `read` gets a link and the pids to visit.
+template <typename Attach, typename Read>
+Status walk_tasks(const char* what, const std::set<pid_t>& pids, const Attach& attach, const Read& read) {
   for (const pid_t pid : pids) {
-    bpf_iter_link_info target{};
-    target.task.pid = static_cast<uint32_t>(pid);
-    LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
-    LinkHandle link(bpf_program__attach_iter(program, &options));
-    if (link) {
-      ST_TRY(read_iterator(link.get(), what, std::set<pid_t>{pid}, visit));
+    if (const auto link = attach(std::optional(pid))) {
+      ST_TRY(read(link, std::set<pid_t>{pid}));
     } else if (errno != ESRCH) {
-      link.reset(bpf_program__attach_iter(program, nullptr));
-      return link ? read_iterator(link.get(), what, pids, visit) : fail_errno(what, errno);
+      const auto all = attach(std::optional<pid_t>());
+      return all ? read(all, pids) : fail_errno(what, errno);
     }
   }
   return {};
+}
+
+/// Runs an iterator program over processes. A process that has ended is not an error; other errors begin with `what`.
+template <typename Listing>
+Status visit_tasks(const bpf_program* program, const char* what, const std::set<pid_t>& pids,
+                   const std::function<void(const Listing&)>& visit) {
+  const auto attach = [&](std::optional<pid_t> pid) {
+    bpf_iter_link_info target{};
+    target.task.pid = static_cast<uint32_t>(pid.value_or(0));
+    LIBBPF_OPTS(bpf_iter_attach_opts, options, .link_info = &target, .link_info_len = sizeof target);
+    return LinkHandle(bpf_program__attach_iter(program, pid ? &options : nullptr));
+  };
+  return walk_tasks(what, pids, attach, [&](const LinkHandle& link, const std::set<pid_t>& wanted) {
+    return read_iterator(link.get(), what, wanted, visit);
+  });
 }
 
 }  // namespace stalltrace::capture

@@ -15,7 +15,7 @@
 #include "cli/framework/exit_code.h"
 #include "fleet/node_list.h"
 #include "fleet/resolve.h"
-#include "preflight/peers/judge.h"
+#include "preflight/peers/judge/judge.h"
 #include "preflight/peers/launch_output.h"
 #include "preflight/preflight.h"
 

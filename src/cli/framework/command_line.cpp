@@ -26,8 +26,8 @@ std::string shell_words(std::span<const std::string> words) {
 /// Assigns the words of one command line to the rows.
 class Assignment {
  public:
-  Assignment(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags)
-      : name_(name), words_(words), flags_(flags) {}
+  Assignment(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags, bool secure)
+      : name_(name), words_(words), flags_(flags), secure_(secure) {}
 
   Result<Parsed> run() {
     ST_ASSIGN(Args args, split());
@@ -62,6 +62,12 @@ class Assignment {
     std::vector<size_t> times(flags_.size());
     for (const Args::Given& given : args.given) {
       const Flag& flag = flags_[given.flag];
+      if (secure_ && flag.privileged) {
+        return usage_error(
+            fmt::format("{} is refused: this program has rights that its user lacks (file capabilities or set-user-ID)",
+                        flag.name),
+            "run it as root, or as a service (docs/cluster.md)");
+      }
       if (++times[given.flag] > 1 && flag.kind == Flag::Kind::kValue) {
         return usage_error(fmt::format("{} is given twice", flag.name), "give it once");
       }
@@ -153,12 +159,14 @@ class Assignment {
   std::string_view name_;
   std::span<const std::string> words_;
   std::span<const Flag> flags_;
+  bool secure_;
 };
 
 }  // namespace
 
-Result<Parsed> parse_args(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags) {
-  return Assignment(name, words, flags).run();
+Result<Parsed> parse_args(std::string_view name, std::span<const std::string> words, std::span<const Flag> flags,
+                          bool secure) {
+  return Assignment(name, words, flags, secure).run();
 }
 
 }  // namespace stalltrace::cli

@@ -36,6 +36,21 @@ struct Sample {
   Result<Parsed> parse(std::vector<std::string> words) { return parse_args("sample", words, flags()); }
 };
 
+TEST(CommandLine, WhatChoosesAFileIsRefusedInSecureMode) {
+  std::string library;
+  bool json = false;
+  const std::vector<Flag> flags{privileged(text_flag("--library", "FILE", "", &library)),
+                                switch_flag("--json", "", &json)};
+  const std::vector<std::string> words{"--json", "--library", "/home/eve/lib.so"};
+  const auto refused = parse_args("trace", words, flags, true);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().kind, ErrorKind::kUsage);
+  golden::expect_text(refused.error().what);
+  EXPECT_EQ(library, "");
+  EXPECT_TRUE(parse_args("trace", words, flags, false).has_value());
+  EXPECT_EQ(library, "/home/eve/lib.so");
+}
+
 TEST(CommandLine, FillsMembers) {
   Sample sample;
   ASSERT_TRUE(sample.parse({"a.db",  "--json",   "--out", "b.db", "--fault",    "one",   "--fault",       "two",

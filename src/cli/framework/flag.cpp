@@ -243,4 +243,9 @@ Flag hidden(Flag flag) {
   return flag;
 }
 
+Flag privileged(Flag flag) {
+  flag.privileged = true;
+  return flag;
+}
+
 }  // namespace stalltrace::cli

@@ -37,6 +37,8 @@ struct Flag {
   bool required = false;      // of flags, and of COMMAND
   bool optional = false;      // of arguments; one before a required one is left out first
   std::string when_followed;  // remedy if plain words follow the last argument; empty: the help page
+  /// Chooses a file that is opened or loaded with the program's own rights, or trusts one: refused in secure mode.
+  bool privileged = false;
   /// Internal: works, but is not on the help page.
   bool hidden = false;
 
@@ -68,6 +70,7 @@ Flag command_argument(std::string help, std::vector<std::string>* target);
 
 Flag required(Flag flag);
 Flag hidden(Flag flag);
+Flag privileged(Flag flag);
 Flag optional(Flag flag);
 
 }  // namespace stalltrace::cli

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/rights/secure_mode.h"
 #include "base/text.h"
 #include "capture/tracer.h"
 #include "store/write/writer.h"
@@ -45,7 +46,7 @@ struct Trace {
 /// The NCCL that the job's own library path leads to: probed before the job maps it, so that no first call is missed.
 std::vector<std::string> libraries_of_path() {
   std::vector<std::string> found;
-  const char* path = std::getenv("LD_LIBRARY_PATH");
+  const char* path = trusted_variable("LD_LIBRARY_PATH");
   for (const std::string_view folder : split(path == nullptr ? "" : path, ':')) {
     std::string file = std::string(folder) + "/libnccl.so.2";
     if (std::error_code ignored; !folder.empty() && std::filesystem::exists(file, ignored)) {

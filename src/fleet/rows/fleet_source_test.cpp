@@ -244,7 +244,7 @@ TEST(FleetSource, ANodeThatHangsLeavesTimeForTheOthers) {
     Fleet fleet(job_with({{.kind = FaultKind::kLateRank, .rank = 5, .ms = 200, .from = 20}}));
     fleet.silent_about[2] = from_here;
     fleet.hangs = true;
-    const auto source = fleet.open({.time = std::chrono::seconds(2)});
+    const auto source = fleet.open({.time = std::chrono::seconds(8)});
     ExplainOptions options;
     options.provider = source.get();
     EXPECT_EQ(source->answering(), from_here.empty() ? 2U : 3U);

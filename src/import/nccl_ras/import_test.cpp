@@ -115,6 +115,23 @@ TEST(NcclRas, RanksThatAreBehind) {
                                       "comm 0xabc nranks 16 rank 3 launched Reduce 4"}));
 }
 
+TEST(NcclRas, NamesHaveALimit) {
+  const std::string name(10'000, 'x');
+  const RasReports read = read_ras_reports(
+      text_report("    0         2         4         8        16        32   RUNNING  MISMATCH\n", "",
+                  "#0-1 (0000000000000abc) MISMATCH\n  Communicator ranks have different " + name +
+                      " operation counts\n  15 ranks have launched up to operation 1\n"
+                      "  Rank 3 has launched up to operation 4 -- GPU 3 managed by process 9 on node " +
+                      name + "\n\n"));
+  ASSERT_EQ(read.reports.size(), 1U);
+  ASSERT_EQ(read.reports[0].statements.size(), 2U);
+  for (const auto& [line, statement] : read.reports[0].statements) {
+    EXPECT_LE(statement.host.size(), kMostRasName);
+    ASSERT_EQ(statement.launched.size(), 1U);
+    EXPECT_EQ(statement.launched[0].first, std::string(kMostRasName, 'x'));
+  }
+}
+
 /// The order of these rows is that of the lines: members that are not listed come after those that are.
 TEST(NcclRas, ProcessesThatDoNotAnswer) {
   const RasReports read = read_ras_reports(kIncomplete);

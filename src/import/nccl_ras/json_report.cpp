@@ -12,9 +12,7 @@
 namespace stalltrace::import {
 namespace {
 
-constexpr size_t kMostStatements = 1'000'000;  // of a file
 constexpr size_t kMostReports = 10'000;
-constexpr size_t kLongestText = 64;
 constexpr int64_t kMostRanks = 1 << 24;
 constexpr int64_t kSuccess = 0;  // ncclSuccess and ncclInProgress of ncclResult_t
 constexpr int64_t kInProgress = 7;
@@ -72,7 +70,7 @@ class Reader {
 
  private:
   std::string text_in(ValueIndex dict, std::string_view key) const {
-    return std::string(tree_.text(tree_.find(dict, key)).substr(0, kLongestText));
+    return std::string(tree_.text(tree_.find(dict, key)).substr(0, kMostRasName));
   }
   std::optional<int64_t> number_in(ValueIndex dict, std::string_view key) const {
     const auto number = tree_.integer(tree_.find(dict, key));
@@ -127,7 +125,7 @@ class Reader {
       said.async_error = error_of(number_in(status, "async_error"));
       for (const auto& [key, value] : tree_.entries(tree_.find(rank, "collective_counts"))) {
         if (const auto count = tree_.integer(value); count && *count >= 0) {
-          said.launched.emplace_back(tree_.text(key).substr(0, kLongestText), static_cast<uint64_t>(*count));
+          said.launched.emplace_back(tree_.text(key).substr(0, kMostRasName), static_cast<uint64_t>(*count));
         }
       }
       report_.statements.emplace_back(0, std::move(said));
@@ -210,7 +208,8 @@ RasReports read_ras_reports(std::string_view bytes) {
   RasReports out;
   size_t statements = 0;
   const auto keep = [&](RasReport report) {
-    const size_t room = kMostStatements - std::min(statements, kMostStatements);
+    const size_t room = kMostRasStatements - std::min(statements, kMostRasStatements);
+    out.left_out += report.left_out;
     if (report.statements.size() > room || out.reports.size() == kMostReports) {
       out.left_out += report.statements.size();
       return;

@@ -27,6 +27,7 @@ struct RasReport {
   int64_t gpus = 0;                                          // of the job; 0: not said
   int64_t timeouts = 0;                                      // while RAS collected its data
   bool whole = false;                                        // its end is there
+  uint64_t left_out = 0;                                     // statements beyond the limit of a file
 };
 
 /// Reports one after the other, as text, JSON or both, amid other output.
@@ -36,6 +37,9 @@ struct RasReports {
   std::string problem;    // of the first of these: "line 12: offset 3: ..."
   uint64_t left_out = 0;  // statements beyond the limit
 };
+inline constexpr size_t kMostRasStatements = 1'000'000;  // of a file
+inline constexpr size_t kMostRasName = 64;               // bytes of a host's address, and of an operation's name
+
 RasReports read_ras_reports(std::string_view bytes);
 
 /// A line that only a report in text has; and the head of a file whose JSON is a report.
@@ -76,7 +80,7 @@ class RasTextReader {
   bool set_value(std::string_view text, RasStatement& out) const;
   [[nodiscard]] RasStatement of_comm() const;
   void end_group();
-  void add(RasStatement statement) { report_.statements.emplace_back(line_, std::move(statement)); }
+  void add(RasStatement statement);
 
   RasReport& report_;
   int64_t line_ = 0;

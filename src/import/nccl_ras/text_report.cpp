@@ -55,7 +55,7 @@ void read_where(std::string_view text, RasStatement& out) {
   text.remove_prefix(by + 19);
   out.pid = take_number<int32_t>(text).value_or(0);
   if (take(text, " on node ")) {
-    out.host = trim(text);
+    out.host = trim(text).substr(0, kMostRasName);
   }
 }
 
@@ -217,7 +217,7 @@ bool RasTextReader::take_topic(std::string_view line) {
       return begin(Topic::kState);
     }
     const size_t end = rest.find(" operation counts");
-    operation_ = rest.substr(0, end);
+    operation_ = rest.substr(0, std::min(end, kMostRasName));
     operation_ = operation_ == "collective" ? "Collective" : operation_;
     return begin(end == std::string_view::npos ? Topic::kNone : Topic::kLaunches);
   }
@@ -328,12 +328,20 @@ void RasTextReader::take_process(std::string_view line) {
     return;
   }
   const size_t host_end = line.find(" managing GPU");
-  statement.host = line.substr(0, host_end);
+  statement.host = line.substr(0, std::min(host_end, kMostRasName));
   if (host_end != std::string_view::npos) {
     line.remove_prefix(std::min(line.find_first_of(kDigits, host_end), line.size()));  // "GPU 5", "GPUs 5,6"
     statement.gpu = take_number<int32_t>(line);
   }
   add(std::move(statement));
+}
+
+void RasTextReader::add(RasStatement statement) {
+  if (report_.statements.size() < kMostRasStatements) {
+    report_.statements.emplace_back(line_, std::move(statement));
+  } else {
+    ++report_.left_out;
+  }
 }
 
 /// The members of a group that were not listed.

@@ -12,9 +12,11 @@
 namespace stalltrace {
 
 enum class PortCounterKind : uint8_t {
-  kError,       // a link error, or a packet that did not arrive
-  kRepetition,  // a duplicate request: its answer was late or lost at one of the ends
-  kCongestion,  // no error
+  kError,      // a link error, or a packet that did not arrive
+  kAmbiguous,  // rises in good health too: packets that took different ways (adaptive routing), late answers
+  kMarked,     // congestion: packets marked on the way to this port, and the notifications that it sent for them
+  kThrottled,  // congestion: notifications that asked this port to send more slowly
+  kNoCredit,   // congestion: ticks in which the port had data to send and its neighbour had no room
   kData,
 };
 struct PortCounterName {

@@ -37,9 +37,6 @@ struct Launch {
   FlowLimits flow;
 };
 
-/// A pair below this share of the median of all is tested once more: a CPU that was busy is no fault of the network.
-inline constexpr double kSlowPair = 0.5;
-
 /// What the rank of a launch needs of its caller.
 struct LaunchHooks {
   /// What names stand for; nothing: unknown. Called before the first thread is started.

@@ -172,7 +172,8 @@ std::string launch_json(const LaunchResults& results, const Judgement& judgement
              {"to", results.nodes[static_cast<size_t>(pair.to)].name},
              {"outcome", to_text(outcome_of(judgement, {pair.from, pair.to}))}};
     one.update(to_json(pair));
-    for (const auto& [name, flow] : {std::pair("alone", &pair.alone), std::pair("together", &pair.together)}) {
+    for (const auto& [name, flow] : {std::pair("alone", &pair.alone), std::pair("small_segments", &pair.small),
+                                     std::pair("half_rate", &pair.half_rate), std::pair("together", &pair.together)}) {
       if (*flow) {
         one[name]["mbit_per_s"] = (*flow)->mbit();
       }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "preflight/peers/judge.h"
+#include "preflight/peers/judge/judge.h"
 
 namespace stalltrace::preflight {
 

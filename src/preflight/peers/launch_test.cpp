@@ -3,13 +3,16 @@
 #include "preflight/peers/launch.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "preflight/output.h"
-#include "preflight/peers/judge.h"
+#include "preflight/peers/judge/judge.h"
 #include "preflight/peers/launch_output.h"
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
@@ -26,13 +29,14 @@ constexpr int64_t kMtu = 4000;
 class LocalLaunch {
  public:
   explicit LocalLaunch(int32_t world_size) {
+    // The time is for a busy host: on another one the bytes end a flow at once.
     launch_ = {.world_size = world_size,
                .master = "localhost",
                .masters = {"127.0.0.1"},
                .port = 0,
                .wait_ns = 10 * kNsPerSecond,
                .barrier_rounds = 5,
-               .flow = {.streams = 2, .bytes = 1 << 20, .time_ns = 50 * kNsPerMs}};
+               .flow = {.streams = 2, .bytes = 1 << 20, .time_ns = 2 * kNsPerSecond}};
   }
   ~LocalLaunch() {
     coordinator_.reset();  // ranks that are left see that it is gone
@@ -64,13 +68,14 @@ class LocalLaunch {
   }
 
   /// A rank of the test's own.
-  LineChannel introduce(int32_t rank, int32_t world_size = 0) {
+  LineChannel introduce(int32_t rank, int32_t world_size = 0, const std::string& job = "") {
     auto master = Endpoint::of("127.0.0.1", launch_.port);
     Connected connected = connect_within(*master, kNsPerSecond);
     EXPECT_EQ(connected.error, 0);
     LineChannel channel(std::move(connected.fd));
     const Hello hello{.rank = rank,
                       .world_size = world_size == 0 ? launch_.world_size : world_size,
+                      .job = job,
                       .host = "odd",
                       .node = {.name = "odd", .address = "127.0.0.1"},
                       .tcp_port = 1,
@@ -133,8 +138,8 @@ TEST(Launch, TestsEachPairBothWays) {
 
 TEST(Launch, GoesOnWithoutARankThatDoesNotComeOrDoesNotAnswer) {
   LocalLaunch local(4);
-  local.launch().wait_ns = 300 * kNsPerMs;
-  local.launch().arrival_ns = 50 * kNsPerMs;
+  local.launch().wait_ns = 5 * kNsPerSecond;
+  local.launch().arrival_ns = 2 * kNsPerSecond;
   local.listen();
   local.start_rank(0);
   local.start_rank(1);
@@ -142,7 +147,7 @@ TEST(Launch, GoesOnWithoutARankThatDoesNotComeOrDoesNotAnswer) {
     while (auto order = channel.receive(10 * kNsPerSecond)) {
       (void)channel.send({{"reach", "refused"}});
       if (text_member(*order, "order") == "barrier") {
-        (void)channel.receive_byte(kNsPerSecond);  // and no answer
+        (void)channel.receive_byte(10 * kNsPerSecond);  // and no answer
         (void)channel.receive(10 * kNsPerSecond);
         return;
       }
@@ -201,7 +206,7 @@ TEST(Launch, ASlowPairIsTestedOnceMore) {
       }
       const bool again = order->value("flow_only", false);
       PairResult answer{.reach = Reach::kReached};
-      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerMs};
+      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerSecond};
       (void)channel.send(to_json(answer));
     }
   });
@@ -231,6 +236,72 @@ TEST(Launch, RefusesWhoDoesNotBelongToIt) {
   golden::expect_text(checks_text(results.launch_checks));
 }
 
+TEST(Launch, StrangersLeaveFewChecksAndThoseOfAnotherJobNone) {
+  LocalLaunch local(1);
+  local.listen();
+  std::vector<LineChannel> strangers;
+  for (int i = 0; i < 12; ++i) {
+    strangers.push_back(local.introduce(1, 5));
+  }
+  LineChannel of_another_job = local.introduce(0, 5, "another");
+  local.start_rank(0);
+  const LaunchResults results = local.run();
+  EXPECT_EQ(results.launch_checks.size(), 8U);
+  const auto answer = of_another_job.receive(kNsPerSecond);
+  ASSERT_TRUE(answer);
+  EXPECT_NE(text_member(*answer, "refused").find("another"), std::string::npos);
+}
+
+TEST(Launch, ItsDescriptorsAreEnoughForItsRanks) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 64;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  const auto coordinator = Coordinator::open({.world_size = 200, .port = 0});
+  rlimit after{};
+  EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(coordinator);
+  EXPECT_GE(after.rlim_cur, 200U);
+}
+
+TEST(Launch, ItWaitsWhereItCanNotAccept) {
+  auto coordinator = Coordinator::open({.world_size = 1, .port = 0, .wait_ns = kNsPerSecond});
+  ASSERT_TRUE(coordinator);
+  auto master = Endpoint::of("127.0.0.1", coordinator->port());
+  const Connected rank = connect_within(*master, kNsPerSecond);
+  ASSERT_EQ(rank.error, 0);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  const int next = ::dup(STDERR_FILENO);  // the lowest that is free
+  ::close(next);
+  none.rlim_cur = static_cast<rlim_t>(next);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::clock_t begin = std::clock();
+  const auto results = coordinator->run([](const std::string&) {});
+  const std::clock_t used = std::clock() - begin;
+  EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(results);
+  EXPECT_NE(results.error().what.find("Too many open files"), std::string::npos) << results.error().what;
+  EXPECT_LT(used, CLOCKS_PER_SEC / 4);
+}
+
+TEST(Messages, AHelloFitsIntoALineWhateverItsHostHas) {
+  Hello hello{.report = {.host = "large"}};
+  for (int i = 0; i < 256; ++i) {
+    hello.report.topology.devices.push_back({.name = "mlx5_" + std::to_string(i), .address = std::to_string(i)});
+  }
+  EXPECT_LT(to_json(hello).dump().size(), size_t{64} << 10);
+}
+
+TEST(Messages, AReportOfAnotherFormIsRefused) {
+  for (const char* report : {R"({"schema":"x"})", R"({"schema":[1]})", R"({"schema":{}})", "[]", ""}) {
+    EXPECT_FALSE(hello_from_json({{"stalltrace_preflight", 1}, {"report", report}})) << report;
+  }
+}
+
 TEST(Launch, NoticesAnotherProgramAtItsPort) {
   LocalLaunch local(1);
   local.listen();
@@ -251,7 +322,7 @@ TEST(Flow, KeepsWithinItsLimits) {
   const Peer peer{.tcp = *Endpoint::of("127.0.0.1", responder->tcp_port()),
                   .udp = *Endpoint::of("127.0.0.1", responder->udp_port()),
                   .secret = responder->secret()};
-  const auto paced = test_flow(peer, {.streams = 2, .bytes = 1 << 30, .time_ns = 50 * kNsPerMs, .mbit = 50});
+  const auto paced = test_flow(peer, {.streams = 2, .bytes = 1 << 30, .time_ns = kNsPerSecond, .mbit = 50});
   ASSERT_TRUE(paced);
   EXPECT_LT(paced->mbit(), 200);
   EXPECT_GT(paced->waited, 0.5);
@@ -273,6 +344,9 @@ TEST(Responder, AnswersOnlyToWhoKnowsItsSecret) {
   test_reach(peer, right);
   EXPECT_EQ(right.reach, Reach::kReached);
   EXPECT_EQ(test_path_mtu(peer, 1500, 0).largest, 1500);
+  const PathMtu of_unknown_interface = test_path_mtu(peer, 0, 0);
+  EXPECT_GT(of_unknown_interface.own, 1500) << "loopback's";
+  EXPECT_EQ(of_unknown_interface.largest, of_unknown_interface.own);
   peer.secret.back() = peer.secret.back() == '0' ? '1' : '0';
   PairResult wrong;
   test_reach(peer, wrong);

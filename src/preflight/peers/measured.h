@@ -71,6 +71,12 @@ struct TestedRank {
   std::vector<int64_t> arrivals_ns;
 };
 
+/// Another node's name, as a node's hosts file and name servers know it.
+struct WrongName {
+  std::string name;
+  std::optional<std::string> address;  // of its own loopback; nothing: the name is not found
+};
+
 struct TestedNode {
   std::string name;
   std::string address;    // of its tests
@@ -78,8 +84,7 @@ struct TestedNode {
   int64_t mtu = 0;        // of the interface; 0: not known
   int64_t line_mbit = 0;  // the interface's speed; 0: not known, or it has no hardware
   int32_t first_rank = 0;
-  /// Names that it could not find, or found elsewhere: "gpu02 -> 127.0.1.1".
-  std::vector<std::string> wrong_names;
+  std::vector<WrongName> wrong_names;
 };
 
 }  // namespace stalltrace::preflight

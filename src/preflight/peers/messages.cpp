@@ -73,6 +73,8 @@ int64_t number_member(const Json& object, const char* name, int64_t low, int64_t
 }
 
 Json to_json(const Hello& hello) {
+  HostReport report = hello.report;
+  report.topology = {};  // nobody reads it there, and with hundreds of devices it is longer than a line may be
   return {{"stalltrace_preflight", kProtocol},
           {"rank", hello.rank},
           {"world_size", hello.world_size},
@@ -87,7 +89,7 @@ Json to_json(const Hello& hello) {
           {"tcp_port", hello.tcp_port},
           {"udp_port", hello.udp_port},
           {"secret", hello.secret},
-          {"report", report_json(hello.report)}};
+          {"report", report_json(report)}};
 }
 
 Result<Hello> hello_from_json(const Json& message) {

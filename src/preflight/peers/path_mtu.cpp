@@ -20,7 +20,8 @@ namespace {
 
 constexpr int64_t kSmallest = 576;  // every path carries packets of this length (RFC 791)
 constexpr int64_t kLongest = 65'535;
-constexpr int64_t kWaitNs = 80 * kNsPerMs;  // for answers, and some round trips
+constexpr int64_t kWaitNs = 80 * kNsPerMs;     // for the answer to a first try, and some round trips
+constexpr int64_t kMostWaitNs = kNsPerSecond;  // the coordinator gives up a rank that tests for too long
 constexpr int64_t kRoundTrips = 4;
 constexpr int kTries = 3;  // of one length, before it counts as lost
 constexpr int64_t kSizesInTurn = 24;
@@ -72,9 +73,9 @@ class Prober {
     return true;
   }
 
-  /// Reads answers until one of `length` came, or the time is over.
-  bool wait_for(int64_t length) {
-    const int64_t end_ns = monotonic_now_ns() + wait_ns_;
+  /// Reads answers until one of `length` came, or the time is over, which is longer for later attempts.
+  bool wait_for(int64_t length, int attempt = 0) {
+    const int64_t end_ns = monotonic_now_ns() + std::min(wait_ns_ << attempt, kMostWaitNs);
     while (!arrived_.contains(length)) {
       const int64_t left_ms = (end_ns - monotonic_now_ns() + kNsPerMs - 1) / kNsPerMs;
       if (left_ms <= 0) {
@@ -142,7 +143,7 @@ bool passes(Prober& prober, int64_t length) {
     if (!prober.send(length)) {
       return false;
     }
-    if (prober.wait_for(length)) {
+    if (prober.wait_for(length, i)) {
       return true;
     }
   }
@@ -176,8 +177,10 @@ int64_t search(Prober& prober, int64_t low, int64_t high) {
 }  // namespace
 
 PathMtu test_path_mtu(const Peer& peer, int64_t interface_mtu, int64_t round_trip_ns) {
-  Prober prober(peer, kWaitNs + kRoundTrips * round_trip_ns);
-  PathMtu found{.own = std::clamp(interface_mtu, kSmallest, kLongest)};
+  Prober prober(peer, std::min(kWaitNs + kRoundTrips * round_trip_ns, kMostWaitNs));
+  // 0: the interface is not known, its route is.
+  const int64_t known = interface_mtu > 0 ? interface_mtu : prober.route_mtu();
+  PathMtu found{.own = std::clamp(known, kSmallest, kLongest)};
   if (!prober.usable()) {
     return found;
   }

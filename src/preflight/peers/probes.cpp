@@ -214,10 +214,11 @@ std::optional<Flow> test_flow(const Peer& peer, const FlowLimits& limits, Segmen
   now_ns = monotonic_now_ns();
   if (from_ns == 0) {
     from_ns = begin_ns;
+    first.acked = limits.streams * static_cast<int64_t>(peer.secret.size() + 1);  // the greetings
   }
   const int64_t duration_ns = std::max<int64_t>(now_ns - from_ns, 1);
   const int64_t busy_us = std::max<int64_t>(last.busy_us, 1);
-  return Flow{.bytes = std::min(last.acked - first.acked, limits.bytes),  // the greetings are acknowledged too
+  return Flow{.bytes = std::clamp<int64_t>(last.acked - first.acked, 0, limits.bytes),
               .duration_ns = duration_ns,
               .retransmits = last.retransmits,
               .segments = last.segments,

@@ -105,16 +105,17 @@ void answer_datagrams(int udp, std::string_view secret) {
 
 void respond(int tcp, int udp, int wake, const std::string& secret) {
   std::vector<Client> clients;
+  bool accepts = true;  // not in the turn after it failed: the listener stays readable
   for (;;) {
     std::vector<pollfd> polled{
         {.fd = wake, .events = POLLIN},
         {.fd = udp, .events = POLLIN},
-        {.fd = tcp, .events = static_cast<short>(clients.size() < kMostConnections ? POLLIN : 0)}};
+        {.fd = tcp, .events = static_cast<short>(accepts && clients.size() < kMostConnections ? POLLIN : 0)}};
     for (const Client& client : clients) {
       polled.push_back({.fd = client.fd(), .events = POLLIN});
     }
-    constexpr int kTurnMs = 500;
-    if (::poll(polled.data(), polled.size(), kTurnMs) < 0 && errno != EINTR) {
+    const int turn_ms = accepts ? 500 : 100;
+    if (::poll(polled.data(), polled.size(), turn_ms) < 0 && errno != EINTR) {
       return;
     }
     if (polled[0].revents != 0) {
@@ -132,11 +133,14 @@ void respond(int tcp, int udp, int wake, const std::string& secret) {
       }
     }
     clients = std::move(left);
+    accepts = true;
     if (polled[2].revents != 0) {
       if (UniqueFd fd(::accept(tcp, nullptr, nullptr)); fd) {
         const int on = 1;
         (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         clients.emplace_back(std::move(fd), now_ns);
+      } else {
+        accepts = false;
       }
     }
   }

@@ -148,13 +148,12 @@ std::string topology_text(const Topology& topology) {
   }
   std::string text = fmt::format("{:<10}", "");
   for (const PciDevice& device : topology.devices) {
-    text += fmt::format(" {:>5}", device.name.substr(0, 5) == device.name
-                                      ? device.name
-                                      : ".." + device.name.substr(device.name.size() - 3));
+    const std::string name = printable(device.name);  // of a file that the job wrote
+    text += fmt::format(" {:>5}", name.size() <= 5 ? name : ".." + name.substr(name.size() - 3));
   }
   text += "  NUMA\n";
   for (const PciDevice& row : topology.devices) {
-    text += fmt::format("{:<10}", row.name.substr(0, 10));
+    text += fmt::format("{:<10}", printable(row.name).substr(0, 10));
     for (const PciDevice& column : topology.devices) {
       text += fmt::format(" {:>5}", to_text(path_between(row, column)));
     }

@@ -100,6 +100,16 @@ TEST(Topology, OfNcclsDumpHasNvLink) {
   golden::expect_text(checked(*topology));
 }
 
+TEST(Topology, NamesOfADumpDoNotReachTheTerminalAsTheyAre) {
+  const auto topology = parse_nccl_topology(
+      "<system><cpu numaid=\"0\"><pci busid=\"a\"><gpu dev=\"0\"/></pci><pci busid=\"b\"><nic><net "
+      "name=\"\x1b]0;\x07\" gdr=\"1\"/></nic></pci></cpu></system>");
+  ASSERT_TRUE(topology);
+  ASSERT_EQ(topology->devices.size(), 2U);
+  EXPECT_NE(topology->devices[1].name.find('\x1b'), std::string::npos);
+  EXPECT_EQ(topology_text(*topology).find('\x1b'), std::string::npos);
+}
+
 TEST(Topology, GpusAtAnNvSwitchReachEachOther) {
   const auto topology = parse_nccl_topology(
       R"(<system><cpu numaid="0"><pci busid="a"><gpu dev="0"><nvlink target="s1" count="12" tclass="0x068000"/></gpu></pci></cpu>)"

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -162,11 +163,16 @@ TEST_F(McpHttp, WhatIsSentAndTakenIsJson) {
 TEST_F(McpHttp, AToolWaitsForItsTurnAndNothingElseDoes) {
   std::unique_lock held(turns_);
   std::atomic<bool> may_begin = false;
+  std::atomic<bool> asks = false;
   const std::jthread tool([&] {
+    asks = true;
+    asks.notify_one();
     EXPECT_EQ(post(message("tools/call", R"({"name":"health"})")).status, 200);
     EXPECT_TRUE(may_begin);
   });
+  asks.wait(false);
   EXPECT_EQ(post(message("tools/list")).status, 200);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // in which a tool that does not wait answers
   may_begin = true;
   held.unlock();
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/btree/btree_scan.h"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "base/file.h"
 #include "base/read_at.h"
+#include "store/sqlite/open.h"
 
 namespace stalltrace::store {
 namespace {
@@ -26,7 +28,12 @@ Fallback BtreeScan::each_leaf(int64_t first_id, int64_t end_id, const VisitLeaf&
   pages_left_ = table_->pages;
   visit_ = &visit;
   if (!table_->fd) {
-    opened_ = UniqueFd(::open(table_->path.c_str(), O_RDONLY | O_CLOEXEC));
+    auto opened = open_regular(table_->path);
+    struct stat now {};
+    if (!opened || ::fstat(opened->get(), &now) != 0 || !is_same_state(now, table_->status)) {
+      return Fallback::kRefused;
+    }
+    opened_ = std::move(*opened);
   }
   fd_ = table_->fd ? table_->fd.get() : opened_.get();
   const Fallback met = visit_tree();

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/btree/btree_table.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
+#include <utility>
 
+#include "base/file.h"
 #include "base/read_at.h"
 #include "store/btree/file_numbers.h"
 #include "store/sqlite/open.h"
@@ -21,9 +20,8 @@ namespace {
 /// Reads the file's header; false if the file has another format.
 bool read_header(BtreeTable& table) {
   std::array<uint8_t, 100> header{};
-  struct stat status {};
   if (read_at(table.fd.get(), header.data(), header.size(), 0) != static_cast<ssize_t>(header.size()) ||
-      ::fstat(table.fd.get(), &status) != 0) {
+      ::fstat(table.fd.get(), &table.status) != 0) {
     return false;
   }
   constexpr uint32_t kUtf8 = 1;
@@ -33,7 +31,7 @@ bool read_header(BtreeTable& table) {
     return false;
   }
   table.usable = table.page_size - header[20];
-  const int64_t pages = status.st_size / table.page_size;
+  const int64_t pages = table.status.st_size / table.page_size;
   table.pages = static_cast<uint32_t>(std::min<int64_t>(pages, std::numeric_limits<uint32_t>::max() - 1));
   return table.usable >= 480;
 }
@@ -88,10 +86,11 @@ Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::st
     return FoundTable{nullptr, Fallback::kTableLayout};
   }
   table->path = db.path();
-  table->fd = UniqueFd(::open(table->path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!table->fd) {
+  auto opened = open_regular(table->path);
+  if (!opened) {
     return FoundTable{nullptr, Fallback::kRefused};
   }
+  table->fd = std::move(*opened);
   if (!read_header(*table)) {
     return FoundTable{nullptr, Fallback::kFileHeader};
   }

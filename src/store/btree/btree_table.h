@@ -10,6 +10,8 @@
 // store/.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,7 +27,8 @@ namespace stalltrace::store {
 /// The location of a table in its file. Immutable after its creation, so threads can share it.
 struct BtreeTable {
   std::string path;
-  UniqueFd fd;  // empty: opened for each reading
+  UniqueFd fd;            // empty: opened for each reading
+  struct stat status {};  // in which state it is read
   uint32_t page_size = 0;
   uint32_t usable = 0;  // usable bytes of a page
   uint32_t pages = 0;

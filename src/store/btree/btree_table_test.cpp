@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows read from a file's pages equal the rows that SQLite reads; other formats are left to SQLite.
 #include <fmt/ranges.h>
+#include <sys/stat.h>
 
 #include <expected>
 #include <filesystem>
@@ -110,6 +111,23 @@ TEST_F(Paged, ReadsRangesOfIds) {
     EXPECT_TRUE(std::is_sorted(ids.begin(), ids.end()));
     EXPECT_GE(ids.front(), make_event_id(5, static_cast<uint64_t>(first)));
   }
+}
+
+/// Where there are more recordings than descriptors, a table is opened again for each reading.
+TEST_F(Paged, AFileThatWasReplacedIsNotRead) {
+  record();
+  Database db = must(open_for_reading(path_));
+  const auto table =
+      must(find_btree_table(db, "collective", "event_id", column_names<Collective>(), KeepsOpen::kNo)).table;
+  BtreeScan scan(table);
+  const auto ignore = [](RecordColumns&) {};
+  EXPECT_EQ(scan.read(0, kForever, ignore), Fallback::kNone);
+  std::filesystem::copy_file(path_, path_ + ".other");
+  std::filesystem::rename(path_ + ".other", path_);
+  EXPECT_EQ(scan.read(0, kForever, ignore), Fallback::kRefused);
+  std::filesystem::remove(path_);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_EQ(scan.read(0, kForever, ignore), Fallback::kRefused) << "a FIFO must not be waited for";
 }
 
 TEST_F(Paged, RowsSpilledOverPagesAreLeftToSqlite) {

@@ -13,7 +13,7 @@ enum class Fallback : uint8_t {
   kNone,         // the pages were read
   kOpenFile,     // a tracer may still write to the file, or a log exists
   kTableLayout,  // no such table, a key that is not the row's id, generated or default values, too many columns
-  kRefused,      // it could not be opened a second time
+  kRefused,      // it could not be opened a second time, or was replaced or changed
   kFileHeader,   // not UTF-8, or an impossible page size
   kPageTree,     // another kind of page, ids that don't ascend, a page visited twice or outside the file
   kSpilledRow,   // a row too large for its page

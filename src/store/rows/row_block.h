@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +16,7 @@
 
 #include "base/result.h"
 #include "model/source.h"
-#include "store/read/node_runs.h"
+#include "store/rows/shown_nodes.h"
 
 namespace stalltrace::store {
 
@@ -76,25 +75,6 @@ class TableBlocks {
   int64_t left_out_ = 0;
   int64_t raw_bytes_ = 0;
   int64_t last_ns_ = 0;
-};
-
-/// The ids under which the nodes of several recordings are shown: a node run that several recordings have is read from
-/// the one with the most rows, and runs that share an id by chance get others (as store/read/reader.h does).
-class ShownNodes {
- public:
-  /// `recording`: its index. `rows_of_nodes`: of its nodes, also of those without a row in `nodes`.
-  void add(size_t recording, const std::vector<Node>& nodes, const std::map<NodeId, int64_t>& rows_of_nodes);
-  /// To be called after the last one.
-  Status decide();
-
-  /// Nothing: its rows are read from another recording.
-  [[nodiscard]] std::optional<NodeId> shown(size_t recording, NodeId stored) const;
-  /// Whether all its nodes are read from others.
-  [[nodiscard]] bool is_copy(size_t recording) const;
-
- private:
-  NodePlan plan_;
-  std::map<size_t, std::map<NodeId, NodeId>> shown_;  // by recording: stored to shown
 };
 
 /// The recordings' rows of one table, which all `tables` are of; null: the recording has none, or is left out.

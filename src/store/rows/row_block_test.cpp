@@ -2,12 +2,14 @@
 #include "store/rows/row_block.h"
 
 #include <gmock/gmock.h>
+#include <zstd.h>
 
 #include <random>
 #include <vector>
 
 #include "base/clock.h"
 #include "model/memory_source.h"
+#include "store/rows/column_bytes.h"
 #include "store/testing/random_row.h"
 #include "store/testing/test_support.h"
 
@@ -174,6 +176,34 @@ TEST(RowBlocks, ImpossibleRowsAreLeftOutAndCounted) {
   ASSERT_TRUE(take(write(source, "collective"), table).has_value());
   EXPECT_EQ(table.rows(), 1);
   EXPECT_EQ(table.left_out(), 1);
+}
+
+/// A block of stacks, all of which have one text.
+Status take_stacks(size_t rows, size_t text_bytes) {
+  std::string header;
+  put_varint(header, 1);
+  put_varint(header, 6);
+  header += "frames";
+  header.push_back(static_cast<char>(IntegerForm::kToPrevious));
+  std::string raw;
+  put_varint(raw, rows);
+  ColumnWriter column;
+  const std::string text(text_bytes, 'x');
+  for (size_t i = 0; i < rows; ++i) {
+    column.text(text);
+  }
+  column.finish(raw);
+  std::string block(ZSTD_compressBound(raw.size()), '\0');
+  block.resize(ZSTD_compress(block.data(), block.size(), raw.data(), raw.size(), 3));
+  TableBlocks table("stack");
+  return take({header, {block}}, table);
+}
+
+/// A few hundred bytes can stand for any amount of memory where rows refer to one text.
+TEST(RowBlocks, ATextThatAllRowsReferToCountsForEachOfThem) {
+  EXPECT_TRUE(take_stacks(4096, 64).has_value());
+  EXPECT_TRUE(take_stacks(1, 3 << 20).has_value());
+  EXPECT_FALSE(take_stacks(4096, 64 << 10).has_value());
 }
 
 /// One server's answer must not make the rows of all others unreadable.

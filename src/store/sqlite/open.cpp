@@ -147,13 +147,18 @@ bool is_opened_complete(const Database& db) {
   return file != nullptr && sqlite3_uri_boolean(file, "immutable", 0) != 0;
 }
 
+bool is_same_state(const struct stat& one, const struct stat& other) {
+  const auto same = [](const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; };
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino && one.st_size == other.st_size &&
+         same(one.st_mtim, other.st_mtim) && same(one.st_ctim, other.st_ctim);
+}
+
 Result<Database> open_again(const std::string& path, const struct stat& checked) {
   struct stat now {};
   if (::stat(path.c_str(), &now) != 0) {
     return fail_errno(path, errno, kGiveRecording);
   }
-  if (now.st_dev != checked.st_dev || now.st_ino != checked.st_ino || now.st_size != checked.st_size ||
-      now.st_mtim.tv_sec != checked.st_mtim.tv_sec || now.st_mtim.tv_nsec != checked.st_mtim.tv_nsec || has_log(path)) {
+  if (!is_same_state(now, checked) || has_log(path)) {
     return fail(path + ": it was replaced or changed while it was read", "run the command again");
   }
   auto db = Database::open(file_uri(path, "mode=ro&immutable=1"), SQLITE_OPEN_READONLY | SQLITE_OPEN_URI);

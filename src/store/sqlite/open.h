@@ -25,6 +25,9 @@ Result<Database> open_for_reading(const std::string& path, ReaderKind kind = Rea
 /// True if `db` was opened as one that nobody writes and that has no log: its bytes don't change.
 bool is_opened_complete(const Database& db);
 
+/// Whether it is one file in one state. The time of the last change of any kind counts too, which no user can set.
+bool is_same_state(const struct stat& one, const struct stat& other);
+
 /// Opens a file again that is_opened_complete() held for, without the checks of its content. `checked` is its status
 /// then: if it has changed since, it is refused.
 Result<Database> open_again(const std::string& path, const struct stat& checked);

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "analysis/causes/network/common_place.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/links.h"
 #include "base/text.h"
 

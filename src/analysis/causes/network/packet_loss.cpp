@@ -9,7 +9,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
-#include "analysis/causes/network/common_place.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "base/text.h"
@@ -151,7 +151,7 @@ extern const CauseRule kPacketLossRule{
     .gate = kPacketLossGate,
     .needs = "no connection between its ranks recovered from loss or repeated segments in that time",
     .judge = judge,
-    .refine = join_by_place,
+    .refine = join_by_location,
     .describe = describe,
     .subsumed_by = subsumed_by,
     .hints = {.packets = true}};

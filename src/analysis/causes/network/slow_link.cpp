@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "analysis/causes/cause.h"
-#include "analysis/causes/network/common_place.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/profiler_only.h"
 #include "base/text.h"
@@ -90,7 +90,7 @@ std::string rate_text(const EvidenceCounter& carried) {
 }
 
 /// The link of a group. A link known only from NCCL's steps has ranks but no connection.
-LinkEndpoints place_of(const AnalysisContext& context, const CauseGroup& group) {
+LinkEndpoints endpoints_of(const AnalysisContext& context, const CauseGroup& group) {
   const auto rank = [&](MemberIndex member) { return context.cluster.member(member).rank; };
   return group.location.flow == kNoFlow ? LinkEndpoints{rank(group.location.src), rank(group.location.dst), {}, {}}
                                         : link_endpoints(context, group.location);
@@ -104,7 +104,7 @@ bool is_beside_loss(const SubsumptionQuery& query) {
 
 /// After losses a link sends less for a while because of its congestion window: it is then slow without loss.
 bool is_aftermath(const SubsumptionQuery& query) {
-  const LinkEndpoints slow = place_of(query.context, query.group);
+  const LinkEndpoints slow = endpoints_of(query.context, query.group);
   const Flow& lossy = query.context.flows.flow(query.by.location.flow);
   const bool same_link =
       slow.src && slow.dst && slow.src->address == lossy.src.address && slow.dst->address == lossy.dst.address;
@@ -145,7 +145,7 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   if (!aftermath && !lacks_acknowledgements(query)) {
     return {};
   }
-  const LinkEndpoints slow = place_of(query.context, query.group);
+  const LinkEndpoints slow = endpoints_of(query.context, query.group);
   const auto address = [](const std::optional<Endpoint>& end) { return end ? end->address : "?"; };
   return {.kind = Subsumption::Kind::kMention,
           .text = fmt::format("{}: there, the link from {} to {} was slow {}", more_text(query.group),
@@ -183,7 +183,7 @@ extern const CauseRule kSlowLinkRule{
     .gate = kSlowLinkGate,
     .needs = "no link between its ranks was busy all the time and far slower than the others",
     .judge = judge,
-    .refine = join_by_place,
+    .refine = join_by_location,
     .describe = describe,
     .subsumed_by = subsumed_by,
     .hints = {.packets = true},

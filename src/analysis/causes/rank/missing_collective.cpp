@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analysis/causes/library_advice.h"
 #include "analysis/causes/open_wait.h"
 #include "analysis/causes/rank/activity.h"
 #include "base/text.h"
@@ -75,9 +76,8 @@ void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Fin
           ? ""
           : fmt::format(" ({} is in one that the others are not in)", context.cluster.describe(group.location.culprit)),
       cost_text(group));
-  finding.remedy =
-      "let all ranks call collectives of several communicators in one order, and put Sends and Recvs that depend on "
-      "each other into one group (ncclGroupStart/End)";
+  finding.remedy = fmt::format("let all ranks call collectives of several communicators in one order, and {}",
+                               advice_for(library_of(context.timeline, group.stalls.front()->group)).group_calls);
 }
 
 void describe_lonely(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/library_advice.h"
 #include "analysis/causes/set_up/rendezvous.h"
 #include "analysis/causes/set_up/stuck_calls.h"
 #include "analysis/causes/set_up/unreached.h"
@@ -121,14 +122,13 @@ void describe(const Cluster& cluster, const std::vector<StuckCall>& stuck, Membe
   for (size_t i = 0; i < stuck.size() && i < kMostSteps; ++i) {
     finding.evidence.push_back({"collective", 1, stuck_text(cluster, stuck[i]), {}});
   }
+  const LibraryAdvice& advice = advice_for(stuck.front().call->library);
   finding.remedy =
       where.loopback || where.announcer != kNoMember
-          ? "choose the interface that the nodes share with NCCL_SOCKET_IFNAME (GLOO_SOCKET_IFNAME, the MPI "
-            "equivalent), the same on all nodes"
-          : fmt::format(
-                "check that {} may connect to {}: a firewall on either end, MASTER_ADDR and MASTER_PORT, the "
-                "interface chosen by NCCL_SOCKET_IFNAME",
-                cluster.member(culprit).node, target);
+          ? fmt::format("choose the interface that the nodes share with {}, the same on all nodes",
+                        advice.interface_setting)
+          : fmt::format("check that {} may connect to {}: a firewall on either end, {}the interface chosen by {}",
+                        cluster.member(culprit).node, target, advice.address, advice.interface_setting);
 }
 
 /// The failure of one job attempt.

@@ -43,6 +43,41 @@ bool comparable(const SearchState& search, const Instance& instance) {
   });
 }
 
+/// How much longer the first rank was inside than the last, each by its own clock: somebody was waited for. 0 where
+/// ends are those of a later synchronisation, or ranks do not wait for each other.
+int64_t waited_by_own_clocks_ns(const SearchState& search, const Instance& instance) {
+  if (!synchronises(search.timeline.signature(instance.signature).op) ||
+      (instance.batch != BatchPart::kNone && !instance.by_device)) {
+    return 0;
+  }
+  int64_t longest_ns = 0;
+  int64_t shortest_ns = kForever;
+  for (const Arrival& seen : instance.seen) {
+    if (seen.end_ns == kForever) {
+      return 0;
+    }
+    longest_ns = std::max(longest_ns, seen.end_ns - seen.arrival_ns);
+    shortest_ns = std::min(shortest_ns, seen.end_ns - seen.arrival_ns);
+  }
+  return longest_ns - std::min(longest_ns, shortest_ns);
+}
+
+/// Counts a wait for which nobody can be named because the hosts' clocks can't be compared.
+void count_unplaced_wait(SearchState& search, const Instance& instance, int64_t limit_ns) {
+  if (search.all_comparable || is_warming_up(search.timeline.groups()[instance.group], instance.number) ||
+      comparable(search, instance)) {
+    return;
+  }
+  const int64_t waited_ns = waited_by_own_clocks_ns(search, instance);
+  const TimeRange range = search.options.range;
+  if (waited_ns > limit_ns && instance.last_arrival_ns < range.to_ns && instance.completion_ns >= range.from_ns) {
+    UnplacedWaits& waits = search.result.unplaced_waits;
+    ++waits.collectives;
+    waits.waited_ns += waited_ns;
+    waits.longest_ns = std::max(waits.longest_ns, waited_ns);
+  }
+}
+
 /// The time from which only the last rank keeps the job waiting: the other ranks scatter as well, and waited for each
 /// other first. If a second rank is itself late, the time counts from the middle arrival.
 int64_t others_here_ns(const Instance& instance) {
@@ -199,6 +234,9 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
   };
   if (late_ns <= limit_ns) {
     add_to_run(search, instance);
+    if (!lateness) {
+      count_unplaced_wait(search, instance, limit_ns);
+    }
     return declined(reason_below(pair, late_ns));
   }
   if (is_warming_up(search.timeline.groups()[instance.group], instance.number)) {
@@ -211,6 +249,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
                                     late_ns - clock_error_ns(search, instance).value_or(late_ns) > limit_ns);
   if (!certain) {
     add_to_run(search, instance);
+    count_unplaced_wait(search, instance, limit_ns);
     return declined(VerdictReason::kClockUncertain);
   }
   if (!anybody_waited(search, instance)) {

@@ -44,7 +44,8 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       graph(of_timeline, of_cluster, of_ends),
       mismatches(of_timeline, of_cluster, graph),
       group_waited(of_timeline.groups().size()),
-      waited(of_cluster.members().size()) {
+      waited(of_cluster.members().size()),
+      all_comparable(of_cluster.clock().all_comparable()) {
   for (const Member& member : of_cluster.members()) {
     clocks.push_back(of_cluster.clock().known(member.node_id));
   }

@@ -43,6 +43,7 @@ struct SearchState {
     std::vector<Interval> waits;
   };
   DeviceRun device_run;
+  bool all_comparable = true;                                 // the clocks of all hosts
   std::map<uint32_t, std::optional<int64_t>> usual_lateness;  // by sequence: usual_lateness_ns(), once asked for
   StallSearch result;
 };

@@ -21,7 +21,7 @@ void blame_end(const AnalysisContext& context, MemberIndex end, FaultLocation& l
 /// or that node if links of several of its ranks are bad. Links whose other ends are all on one node do not
 /// distinguish the two nodes: those between two nodes become one finding without a culprit. A link with less than
 /// kLinkShare of the worst one's cost proves nothing, but belongs to what the others prove.
-void join_by_place(const AnalysisContext& context, std::vector<CauseGroup>& groups);
+void join_by_location(const AnalysisContext& context, std::vector<CauseGroup>& groups);
 
 /// Of a location with a node: true if its bad links enter the node, false if they leave it.
 bool is_incoming(const AnalysisContext& context, const FaultLocation& location);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preflight/peers/judge.h"
+#include "preflight/peers/judge/judge.h"
 
 #include <fmt/format.h>
 
@@ -9,40 +9,12 @@
 
 #include "base/text.h"
 #include "preflight/peers/endpoint.h"
-#include "preflight/peers/links_at_fault.h"
+#include "preflight/peers/judge/links_at_fault.h"
+#include "preflight/peers/judge/thresholds.h"
 #include "preflight/preflight.h"
 
 namespace stalltrace::preflight {
 namespace {
-
-/// A ring is as fast as its slowest link. Half is more than chance between equal nodes; a quarter costs most of the
-/// speed whatever the network is.
-constexpr double kSlow = kSlowPair;
-constexpr double kVerySlow = 0.25;
-/// Of an interface's speed. TCP loses some percent for headers; below a tenth something is broken.
-constexpr double kLowLineShare = 0.5;
-constexpr double kBrokenLineShare = 0.1;
-/// Below this share of waiting the sender's CPU was the limit, and says nothing of the network.
-constexpr double kNetworkIsLimit = 0.2;
-constexpr double kReceiverIsLimit = 0.5;
-/// TCP's throughput falls with the root of the loss: at 1 % it is a fraction on any path. Fewer than 20 segments are
-/// chance.
-constexpr double kLoss = 0.01;
-constexpr double kSomeLoss = 0.001;
-constexpr int64_t kFewSegments = 20;
-/// Round trips inside a cluster take some 10 us to 100 us.
-constexpr int64_t kLatencyFactor = 4;
-constexpr int64_t kLatencyNs = 500 * kNsPerUs;
-/// Each collective waits for its last rank: 5 ms are a tenth of a step of 50 ms.
-constexpr int64_t kStragglerFactor = 3;
-constexpr int64_t kStragglerNs = 500 * kNsPerUs;
-constexpr int64_t kBadStragglerFactor = 10;
-constexpr int64_t kBadStragglerNs = 5 * kNsPerMs;
-/// A scheduler's turns are some milliseconds; a rank that pauses for a tenth of a second did not get a CPU, or its
-/// packet was lost (TCP repeats after 200 ms).
-constexpr int64_t kPauseNs = 100 * kNsPerMs;
-/// Launchers start the ranks of a job within a few seconds.
-constexpr int64_t kLateStartNs = 10 * kNsPerSecond;
 
 std::string percent(double share) { return fmt::format("{:.3g} %", share * 100); }
 
@@ -132,10 +104,11 @@ void Judge::check_starts() {
 
 void Judge::check_names() {
   for (const TestedNode& one : results_.nodes) {
-    for (const std::string& wrong : one.wrong_names) {
-      const bool loopback = !wrong.ends_with("found");
+    for (const WrongName& wrong : one.wrong_names) {
+      const bool loopback = wrong.address.has_value();
       add("name", one.name, loopback ? Outcome::kFailed : Outcome::kWarning,
-          fmt::format("by its hosts file and name servers {}{}", wrong, loopback ? ", its own loopback" : ""),
+          fmt::format("by its hosts file and name servers {} is {}", wrong.name,
+                      loopback ? *wrong.address + ", its own loopback" : "not found"),
           loopback ? "remove that line of its /etc/hosts"
                    : "add it to /etc/hosts or the name servers, or give launchers addresses instead of names");
     }
@@ -290,8 +263,8 @@ void Judge::check_flows() {
   for (const PairResult* pair : tested) {
     const double mbit = pair->alone->mbit();
     const double others = speeds.any() ? speeds.median_without(mbit) : 0;
-    if (mbit < kSlow * others) {
-      links_.add(*pair, mbit < kVerySlow * others ? Outcome::kFailed : Outcome::kWarning,
+    if (mbit < kSlowPair * others) {
+      links_.add(*pair, mbit < kVerySlowPair * others ? Outcome::kFailed : Outcome::kWarning,
                  fmt::format("{:.0f} Mbit/s, of other pairs {:.0f}", mbit, others),
                  "speed and duplex of the interface and its switch port (ethtool), a rate limit (tc qdisc), CPU load");
     } else {
@@ -314,7 +287,7 @@ void Judge::check_together() {
     return;
   }
   const bool real = std::ranges::any_of(results_.nodes, [](const TestedNode& one) { return one.line_mbit > 0; });
-  const bool shared = real && speeds.median() < kSlow * alone.median();
+  const bool shared = real && speeds.median() < kSlowPair * alone.median();
   add("all_at_once", "", shared ? Outcome::kWarning : Outcome::kOk,
       fmt::format("each node sends to the next: median {:.0f} Mbit/s, alone {:.0f}", speeds.median(), alone.median()),
       shared ? "the nodes share a link that is too small for all (oversubscription), or their CPUs: order the ranks so "

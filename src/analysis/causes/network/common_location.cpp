@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/causes/network/common_place.h"
+#include "analysis/causes/network/common_location.h"
 
 #include <fmt/format.h>
 
@@ -31,9 +31,10 @@ struct Spoke {
   std::pair<NodeId, MemberIndex> far;  // the other node, or the other rank on the same node
 };
 
-class PlaceSearch {
+class LocationSearch {
  public:
-  PlaceSearch(const AnalysisContext& context, std::vector<CauseGroup>& groups) : context_(context), groups_(groups) {}
+  LocationSearch(const AnalysisContext& context, std::vector<CauseGroup>& groups)
+      : context_(context), groups_(groups) {}
 
   /// The end that explains the greatest cost; false if no two links have one.
   bool join_most_expensive() {
@@ -183,8 +184,8 @@ void blame_end(const AnalysisContext& context, MemberIndex end, FaultLocation& l
   }
 }
 
-void join_by_place(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
-  PlaceSearch search(context, groups);
+void join_by_location(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  LocationSearch search(context, groups);
   while (search.join_most_expensive()) {
   }
   search.join_pairs();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preflight/peers/links_at_fault.h"
+#include "preflight/peers/judge/links_at_fault.h"
 
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ std::vector<HostCheck> LinksAtFault::fold(std::string_view check, std::vector<Fa
     ++from[fault.pair.first];
     ++to[fault.pair.second];
   }
-  while (!faults.empty()) {
+  while (!faults.empty() && made.size() < kMostChecks - 1) {
     // The node, and the direction, that covers most.
     struct Cover {
       int64_t links = 0;
@@ -97,7 +97,7 @@ std::vector<HostCheck> LinksAtFault::fold(std::string_view check, std::vector<Fa
     std::erase_if(faults, [&](const Fault& fault) { return best.covers(fault.pair); });
   }
   for (size_t i = 0; i < faults.size(); ++i) {
-    if (made.size() == kMostChecks - 1 && i + 1 < faults.size()) {
+    if (made.size() >= kMostChecks - 1 && i + 1 < faults.size()) {
       emit("", faults[i],
            fmt::format("{} more; --json has them", count_of(static_cast<int64_t>(faults.size() - i), "link")));
       break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "preflight/peers/judge.h"
+#include "preflight/peers/judge/judge.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -70,8 +70,22 @@ TEST(Judge, ConnectionsThatFailAreNamedWithTheReason) {
   pair_of(results, 1, 2) = {.from = 1, .to = 2, .reach = Reach::kTimedOut, .reach_detail = "no answer for 3 s"};
   pair_of(results, 2, 3) = {.from = 2, .to = 3, .reach = Reach::kUnreachable, .reach_detail = "No route to host"};
   pair_of(results, 3, 0) = {.from = 3, .to = 0, .reach = Reach::kBroken, .reach_detail = "nothing came back"};
-  results.nodes[1].wrong_names = {"gpu02 is 127.0.1.1", "gpu03 is not found"};
+  results.nodes[1].wrong_names = {{"gpu02", "127.0.1.1"}, {"gpu03", std::nullopt}};
   golden::expect_text(faults(results));
+}
+
+TEST(Judge, ALargeLaunchThatFailsHasFewChecks) {
+  constexpr size_t kMostChecks = 24;  // of one kind and outcome
+  LaunchResults results = cluster(40);
+  for (PairResult& pair : results.pairs) {
+    if (pair.to < 30 || (pair.from + pair.to) % 3 == 0) {
+      pair = {.from = pair.from, .to = pair.to, .reach = Reach::kTimedOut, .reach_detail = "no answer for 3 s"};
+    }
+  }
+  const Judgement judgement = judge(results);
+  const auto failed = std::ranges::count_if(
+      judgement.checks, [](const HostCheck& one) { return one.check == "reach" && one.outcome == Outcome::kFailed; });
+  EXPECT_EQ(failed, kMostChecks);
 }
 
 TEST(Judge, WhereNothingIsReachedNothingIsOk) {

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "preflight/peers/coordinator/steps.h"
+#include "preflight/peers/judge/thresholds.h"
+
+namespace stalltrace::preflight {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int64_t kTestNs = 20 * kNsPerSecond;  // above the time of its flow: waits for what does not answer
+constexpr size_t kMostRetests = 8;              // rounds of pairs
+
+Json test_order(Ranks& ranks, int32_t from, int32_t to, bool flow_only) {
+  const Session& peer = ranks.session_of(to);
+  return to_json(TestOrder{.address = peer.hello.node.address,
+                           .tcp_port = peer.hello.tcp_port,
+                           .udp_port = peer.hello.udp_port,
+                           .secret = peer.hello.secret,
+                           .flow_only = flow_only,
+                           .interface_mtu = ranks.node(from).mtu,
+                           .flow = ranks.launch.flow});
+}
+
+void test_one_way(Ranks& ranks, const std::vector<Pair>& pairs) {
+  std::map<size_t, Json> orders;
+  for (const auto& [from, to] : pairs) {
+    orders.emplace(ranks.first_session(from), test_order(ranks, from, to, false));
+  }
+  const std::map<size_t, Json> answers = ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the tests of pairs");
+  for (const auto& [from, to] : pairs) {
+    const auto answer = answers.find(ranks.first_session(from));
+    PairResult result = answer == answers.end() ? PairResult() : pair_result_from_json(answer->second);
+    result.from = from;
+    result.to = to;
+    ranks.results.pairs.push_back(std::move(result));
+  }
+}
+
+}  // namespace
+
+void test_pairs(Ranks& ranks, const std::vector<std::vector<Pair>>& rounds) {
+  for (const std::vector<Pair>& round : rounds) {
+    std::vector<Pair> back;
+    back.reserve(round.size());
+    std::ranges::transform(round, std::back_inserter(back),
+                           [](const Pair& pair) { return Pair(pair.second, pair.first); });
+    test_one_way(ranks, round);
+    test_one_way(ranks, back);
+  }
+}
+
+void test_slow_pairs_again(Ranks& ranks) {
+  std::vector<double> speeds;
+  for (const PairResult& pair : ranks.results.pairs) {
+    if (pair.alone) {
+      speeds.push_back(pair.alone->mbit());
+    }
+  }
+  if (speeds.empty()) {
+    return;
+  }
+  const auto middle = speeds.begin() + static_cast<ptrdiff_t>(speeds.size() / 2);
+  std::ranges::nth_element(speeds, middle);
+  std::vector<size_t> slow;
+  for (size_t i = 0; i < ranks.results.pairs.size(); ++i) {
+    const auto& flow = ranks.results.pairs[i].alone;
+    if (flow && flow->bytes > 0 && flow->mbit() < kSlowPair * *middle) {
+      slow.push_back(i);
+    }
+  }
+  for (size_t round = 0; round < kMostRetests && !slow.empty(); ++round) {
+    std::set<int32_t> busy;
+    std::map<size_t, Json> orders;
+    std::map<size_t, size_t> pair_of;
+    std::vector<size_t> later;
+    for (const size_t index : slow) {
+      const auto [from, to] = Pair(ranks.results.pairs[index].from, ranks.results.pairs[index].to);
+      if (busy.contains(from) || busy.contains(to)) {
+        later.push_back(index);
+        continue;
+      }
+      busy.insert({from, to});
+      const auto session = ranks.first_session(from);
+      orders.emplace(session, test_order(ranks, from, to, true));
+      pair_of.emplace(session, index);
+    }
+    for (const auto& [session, answer] :
+         ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the second test of slow pairs")) {
+      const PairResult again = pair_result_from_json(answer);
+      auto& flow = ranks.results.pairs[pair_of[session]].alone;
+      if (again.alone && again.alone->mbit() > flow->mbit()) {
+        flow = again.alone;
+      }
+    }
+    slow = std::move(later);
+  }
+}
+
+void test_together(Ranks& ranks) {
+  const auto count = static_cast<int32_t>(ranks.results.nodes.size());
+  std::map<size_t, Json> orders;
+  for (int32_t from = 0; from < count; ++from) {
+    const int32_t to = (from + 1) % count;
+    // What did not answer as a rank's test port does gets no flow: it may be anybody's.
+    const bool unreached = std::ranges::any_of(ranks.results.pairs, [&](const PairResult& one) {
+      return one.from == from && one.to == to && one.reach != Reach::kReached;
+    });
+    if (!unreached) {
+      orders.emplace(ranks.first_session(from), test_order(ranks, from, to, true));
+    }
+  }
+  for (const auto& [index, answer] :
+       ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the test of all at once")) {
+    const int32_t from = ranks.sessions[index].node;
+    const int32_t to = (from + 1) % count;
+    auto pair =
+        std::ranges::find_if(ranks.results.pairs, [&](const auto& one) { return one.from == from && one.to == to; });
+    if (pair == ranks.results.pairs.end()) {
+      pair = ranks.results.pairs.insert(ranks.results.pairs.end(), PairResult{.from = from, .to = to});
+    }
+    pair->together = pair_result_from_json(answer).alone;
+  }
+}
+
+}  // namespace stalltrace::preflight

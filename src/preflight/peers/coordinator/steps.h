@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of the tests between nodes, in this order. Each asks the ranks, and adds to their results.
+#pragma once
+
+#include <vector>
+
+#include "preflight/peers/coordinator/ranks.h"
+#include "preflight/peers/rounds.h"
+
+namespace stalltrace::preflight {
+
+/// Has each node look up the names of the nodes that it will be tested with.
+void look_up_names(Ranks& ranks, const std::vector<std::vector<Pair>>& rounds);
+/// Both directions of each pair; the pairs of a round at the same time.
+void test_pairs(Ranks& ranks, const std::vector<std::vector<Pair>>& rounds);
+/// Pairs far below the median, once more; the better result counts.
+void test_slow_pairs_again(Ranks& ranks);
+/// When each rank answers, round by round.
+void test_barrier(Ranks& ranks);
+/// Each node sends to the next, all at once.
+void test_together(Ranks& ranks);
+
+}  // namespace stalltrace::preflight
