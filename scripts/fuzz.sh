@@ -14,7 +14,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
-targets=${2:-ring agent records traceback stacks libraries proc recording sql config words log dump benchmark kernel_log py_spy chrome_trace capture ras inspector nvidia_smi mcp http}
+all="ring agent records traceback stacks libraries proc recording sql config words log dump benchmark kernel_log py_spy chrome_trace capture ras inspector
+  nvidia_smi mcp http"
+targets=${2:-$all}
 build=build-fuzz
 flags=(-std=c++2b -O1 -gline-tables-only -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang
   -Isrc -Ibpf -I. -DSTALLTRACE_VERSION='"fuzzed"')
@@ -26,7 +28,7 @@ without=('src/serve/http/asio.cpp' 'src/serve/http/channel.cpp' 'src/serve/http/
   'src/capture/discover/job_discovery.cpp' 'src/capture/discover/mapping_watch.cpp' 'lab/cluster/injection/manual.cpp')
 
 mkdir -p "$build"
-for target in $targets; do mkdir -p "$build/seeds-$target"; done
+for target in $all; do mkdir -p "$build/seeds-$target"; done
 # Through ccache where it is installed: the next run compiles nothing anew.
 cache=$(command -v ccache || true)
 export CCACHE_SLOPPINESS=pch_defines,time_macros
@@ -35,10 +37,25 @@ printf '#include <%s>\n' algorithm array atomic cstdint fmt/format.h functional 
 cmp -s "$headers.new" "$headers" || cp "$headers.new" "$headers"
 clang++ "${flags[@]}" -Xclang -fno-pch-timestamp -x c++-header "$headers" -o "$headers.pch"
 compile() { $cache clang++ "${flags[@]}" -include-pch "$headers.pch" -c "$1" -o "$2"; }
-units=$(scripts/fuzz_units.py "$build/units" "${rooms[@]}" --without "${without[@]}")
-objects=("$build/pages.o" "$build/config.o")
+declare -A source_of makes_seeds
+for target in $targets; do
+  source_of[$target]=tests/fuzz/${target}_target.cpp
+  [[ -e ${source_of[$target]} ]] || source_of[$target]=tests/fuzz/imports/${target}_target.cpp
+  case $target in
+    ring | agent) makes_seeds[seeds]=1 ;;
+    stacks) makes_seeds[stacks_seeds]=1 ;;
+    records) makes_seeds[record_seeds]=1 ;;
+  esac
+done
+sources=("${source_of[@]}")
+for maker in "${!makes_seeds[@]}"; do sources+=("tests/fuzz/seeds/$maker.cpp"); done
+units=$(scripts/fuzz_units.py "$build/units" "${rooms[@]}" --without "${without[@]}" --of "${sources[@]}")
+objects=("$build/pages.o")
 clang -c -Idocs src/serve/mcp/pages.S -o "$build/pages.o"
-compile src/cli/config.cpp "$build/config.o"
+if [[ " $targets " == *" config "* ]]; then
+  compile src/cli/config.cpp "$build/config.o"
+  objects+=("$build/config.o")
+fi
 running=0
 for unit in $units; do
   object=$build/$(basename "$unit" .cpp).o
@@ -60,6 +77,7 @@ python3 tests/fuzz/seeds/mcp_seeds.py "$build/seeds-mcp"
 python3 tests/fuzz/seeds/http_seeds.py "$build/seeds-http"
 python3 tests/fuzz/seeds/text_seeds.py "$build"
 make_seeds() {
+  [[ -n ${makes_seeds[$1]:-} ]] || return 0
   mkdir -p "$2"
   link "tests/fuzz/seeds/$1.cpp" address "$build/make_$1"
   "$build/make_$1" "${@:2}"
@@ -68,9 +86,7 @@ make_seeds seeds "$build/seeds"
 make_seeds stacks_seeds "$build/seeds-stacks" src/stacks/testdata/*.image
 make_seeds record_seeds "$build/seeds-records"
 for target in $targets; do
-  source=tests/fuzz/${target}_target.cpp
-  [[ -e $source ]] || source=tests/fuzz/imports/${target}_target.cpp
-  link "$source" fuzzer "$build/fuzz_$target"
+  link "${source_of[$target]}" fuzzer "$build/fuzz_$target"
   ((seconds > 0)) || continue
   seeds=$build/seeds-$target
   longest=16384

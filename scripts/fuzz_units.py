@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the units that scripts/fuzz.sh compiles: the files of a folder together, as the build does it.
 
-    scripts/fuzz_units.py FOLDER ROOM... [--without PATTERN...]
+    scripts/fuzz_units.py FOLDER ROOM... [--without PATTERN...] [--of FILE...]
 
 A unit is FOLDER/NAME.cpp; their paths are printed. Files of the folders that a room's CMakeLists.txt names after ALONE are a unit each.
-A file that a pattern matches (a whole path, * for any part of it) is left out.
+A file that a pattern matches (a whole path, * for any part of it) is left out. With --of, only units that these files need are printed:
+those of the folders whose headers they include, and what these need in turn.
 """
 
 import argparse
+import collections
 import fnmatch
 import pathlib
 import re
@@ -40,14 +42,46 @@ def units(rooms, without):
                     yield str(name).replace("/", "_"), [path.relative_to(ROOT) for path in group]
 
 
+def includes(path):
+    """The headers of ours that a file includes, by their paths in the repository."""
+    found = set()
+    for name in re.findall(r'^#include "([^"]+)"', (ROOT / path).read_text(), re.M):
+        found.update(pathlib.Path(base, name) for base in ("src", "bpf", "") if (ROOT / base / name).is_file())
+    return found
+
+
+def needed(every, files):
+    """The names of the units that the files need."""
+    in_folder = collections.defaultdict(dict)  # of a folder: unit -> its sources
+    for name, sources in every:
+        in_folder[sources[0].parent][name] = sources
+    seen, names, queue = set(), set(), list(files)
+    while queue:
+        path = queue.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        queue += includes(path)
+        near = in_folder[path.parent]
+        own = {name: sources for name, sources in near.items() if path.with_suffix(".cpp") in sources} or near
+        names |= own.keys()
+        queue += [source for sources in own.values() for source in sources]
+    return names
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("rooms", nargs="+")
     parser.add_argument("--without", nargs="*", default=[])
+    parser.add_argument("--of", nargs="*", default=[], type=pathlib.Path)
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    for name, sources in units(options.rooms, options.without):
+    every = list(units(options.rooms, options.without))
+    chosen = needed(every, options.of) if options.of else {name for name, _ in every}
+    for name, sources in every:
+        if name not in chosen:
+            continue
         unit = options.folder / f"{name}.cpp"
         text = "".join(f'#include "{source}"\n' for source in sources)
         if not unit.is_file() or unit.read_text() != text:

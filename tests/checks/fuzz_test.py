@@ -2,6 +2,7 @@
 """Packed fuzz corpora unpack to the same entries, and a replay names the entry that fails."""
 
 import gzip
+import pathlib
 import re
 import subprocess
 import sys
@@ -81,6 +82,21 @@ class FuzzCorpus(Case):
             with self.subTest(word):
                 listed = subprocess.run(["bash", "-c", f"ls -d {word}"], cwd=ROOT, capture_output=True, text=True, check=False)
                 self.assertEqual(listed.returncode, 0, listed.stderr)
+
+    def test_a_target_has_the_units_that_it_needs(self):
+        """What it includes, and what that includes in turn; files of a folder whose files stand alone are asked for by name."""
+        script = [sys.executable, ROOT / "scripts" / "fuzz_units.py", self.folder / "units"]
+        rooms = ["src/base", "src/model", "src/analysis", "src/stacks", "src/fleet", "src/serve"]
+
+        def units(target):
+            given = [*script, *rooms, "--without", "src/fleet/client.cpp", "--of", f"tests/fuzz/{target}_target.cpp"]
+            result = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=True)
+            return {pathlib.Path(line).stem for line in result.stdout.split()}
+
+        self.assertEqual({name for name in units("stacks") if name.startswith("src_analysis")}, set())
+        self.assertLessEqual({"src_base", "src_base_process", "src_stacks_python"}, units("stacks"))
+        self.assertLessEqual({"src_fleet_node_list", "src_serve_http"}, units("words"))
+        self.assertNotIn("src_fleet_client", units("words"))
 
     def test_its_compiler_takes_the_ranges_that_its_sources_use(self):
         """clang 14 refuses GCC 12's views, and what returns a std::ranges::subrange."""
