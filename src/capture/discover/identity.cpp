@@ -72,6 +72,9 @@ JobIdentity job_identity(const Environment& environment) {
     if (identity.rank) {
       identity.local_rank = number_of_variable(environment, launcher.local_rank);
       identity.world_size = number_of_variable(environment, launcher.world_size);
+      if (identity.world_size == 0) {
+        identity.world_size.reset();
+      }
       break;
     }
   }
