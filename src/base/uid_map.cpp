@@ -16,7 +16,8 @@ std::vector<UidRange> parse_uid_map(std::string_view text) {
     std::array<int64_t, 3> numbers{};
     size_t found = 0;
     for (const std::string_view word : split(line, ' ')) {
-      if (const auto number = parse_integer(word); number && *number >= 0 && *number <= kMost && found < numbers.size()) {
+      if (const auto number = parse_integer(word);
+          number && *number >= 0 && *number <= kMost && found < numbers.size()) {
         numbers.at(found++) = *number;
       }
     }
