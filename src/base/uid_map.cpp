@@ -3,18 +3,21 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 
 #include "base/text.h"
 
 namespace stalltrace {
 
 std::vector<UidRange> parse_uid_map(std::string_view text) {
+  constexpr int64_t kMost = UINT32_MAX;
   std::vector<UidRange> ranges;
   for (const std::string_view line : split(text, '\n')) {
     std::array<int64_t, 3> numbers{};
     size_t found = 0;
     for (const std::string_view word : split(line, ' ')) {
-      if (const auto number = parse_integer(word); number && found < numbers.size()) {
+      if (const auto number = parse_integer(word);
+          number && *number >= 0 && *number <= kMost && found < numbers.size()) {
         numbers.at(found++) = *number;
       }
     }

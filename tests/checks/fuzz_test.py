@@ -2,6 +2,7 @@
 """Packed fuzz corpora unpack to the same entries, and a replay names the entry that fails."""
 
 import gzip
+import pathlib
 import re
 import subprocess
 import sys
@@ -82,10 +83,25 @@ class FuzzCorpus(Case):
                 listed = subprocess.run(["bash", "-c", f"ls -d {word}"], cwd=ROOT, capture_output=True, text=True, check=False)
                 self.assertEqual(listed.returncode, 0, listed.stderr)
 
+    def test_a_target_has_the_units_that_it_needs(self):
+        """What it includes, and what that includes in turn; files of a folder whose files stand alone are asked for by name."""
+        script = [sys.executable, ROOT / "scripts" / "fuzz_units.py", self.folder / "units"]
+        rooms = ["src/base", "src/model", "src/analysis", "src/stacks", "src/fleet", "src/serve"]
+
+        def units(target):
+            given = [*script, *rooms, "--without", "src/fleet/client.cpp", "--of", f"tests/fuzz/{target}_target.cpp"]
+            result = subprocess.run(given, cwd=ROOT, capture_output=True, text=True, check=True)
+            return {pathlib.Path(line).stem for line in result.stdout.split()}
+
+        self.assertEqual({name for name in units("stacks") if name.startswith("src_analysis")}, set())
+        self.assertLessEqual({"src_base", "src_base_process", "src_stacks_python"}, units("stacks"))
+        self.assertLessEqual({"src_fleet_node_list", "src_serve_http"}, units("words"))
+        self.assertNotIn("src_fleet_client", units("words"))
+
     def test_its_compiler_takes_the_ranges_that_its_sources_use(self):
         """clang 14 refuses GCC 12's views, and what returns a std::ranges::subrange."""
         refused = re.compile(r"views::\w|std::ranges::(stable_partition|partition|unique|remove|remove_if|rotate|search|find_end|equal_range|subrange)\b")
-        rooms = re.search(r"find (src/[\w /]+) -name", (ROOT / "scripts" / "fuzz.sh").read_text())[1].split()
+        rooms = re.search(r"rooms=\(([^)]*)\)", (ROOT / "scripts" / "fuzz.sh").read_text())[1].split()
         sources = [path for room in rooms for path in (ROOT / room).rglob("*.[ch]*") if not path.name.endswith("_test.cpp")]
         self.assertGreater(len(sources), 400)
         found = [f"{path.relative_to(ROOT)}: {match[0]}" for path in sources for match in refused.finditer(path.read_text())]

@@ -12,44 +12,15 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "model/memory_source.h"
 #include "serve/mcp/connection.h"
 #include "serve/mcp/http.h"
-#include "store/write/writer.h"
 #include "tests/fuzz/mcp_answers.h"
+#include "tests/fuzz/small_recording.h"
 
 using namespace stalltrace;
 using fuzz::require;
 
 namespace {
-
-constexpr int64_t kStart = 1'769'827'620 * kNsPerSecond;
-constexpr int kRanks = 3;
-constexpr int kCalls = 60;
-
-void record(const std::string& path) {
-  auto writer = store::RecordingWriter::create(path);
-  require(writer.has_value());
-  Node node{.node_id = 5, .name = "node5", .boot_id = "boot"};
-  node.started_ns = kStart;
-  (*writer)->accept(node);
-  for (int seq = 0; seq < kCalls; ++seq) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      Collective row{.event_id = make_event_id(5, static_cast<uint64_t>(seq * kRanks + rank + 1)), .node_id = 5};
-      row.timestamp_ns = kStart + seq * 40 * kNsPerMs + (rank == 1 && seq > 30 ? 30 * kNsPerMs : 0);
-      row.duration_ns = kStart + seq * 40 * kNsPerMs + 35 * kNsPerMs - row.timestamp_ns;
-      row.completion = Completion::kSync;
-      row.seq = seq;
-      row.rank = rank;
-      row.nranks = kRanks;
-      row.comm_id_hash = 0x5eed;
-      row.pid = row.tid = 100 + rank;
-      row.bytes = 4 << 20;
-      (*writer)->accept(row);
-    }
-  }
-  require((*writer)->close().has_value());
-}
 
 /// Files whose queries end soon.
 class Impatient final : public serve::Recordings {
@@ -58,7 +29,7 @@ class Impatient final : public serve::Recordings {
     char name[] = "/dev/shm/stalltrace-fuzz-XXXXXX";
     require(::mkdtemp(name) != nullptr);
     folder_ = name;
-    record(folder_ + "/r.db");
+    fuzz::write_small_recording(folder_ + "/r.db");
     files_ = serve::recordings_in_files({folder_ + "/r.db"});
   }
   ~Impatient() override { std::filesystem::remove_all(folder_); }

@@ -31,6 +31,7 @@
 #include "store/read/reader.h"
 #include "store/sqlite/sqlite.h"
 #include "store/write/writer.h"
+#include "tests/fuzz/input.h"
 #include "tests/fuzz/mcp_answers.h"
 #include "tests/fuzz/rows.h"
 
@@ -225,23 +226,6 @@ class Workplace {
   std::vector<std::pair<std::string, std::string>> columns_;
 };
 
-class Input {
- public:
-  Input(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
-  [[nodiscard]] bool empty() const { return at_ == end_; }
-  uint64_t number(size_t bytes) {
-    uint64_t value = 0;
-    for (size_t i = 0; i < bytes; ++i) {
-      value = value << 8U | (at_ == end_ ? 0 : *at_++);
-    }
-    return value;
-  }
-
- private:
-  const uint8_t* at_;
-  const uint8_t* end_;
-};
-
 constexpr std::array kValues{"0",
                              "1",
                              "-1",
@@ -281,7 +265,7 @@ void make(Workplace& call_site, const uint8_t* data, size_t size) {
   {
     auto db = must(store::Database::open(call_site.path(), SQLITE_OPEN_READWRITE));
     static_cast<void>(db.execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA writable_schema = ON"));
-    Input input(data, size);
+    fuzz::Input input(data, size);
     for (int edits = 0; !input.empty() && edits < 64; ++edits) {
       const uint64_t kind = input.number(1);
       if (kind % 4 == 0) {

@@ -134,7 +134,7 @@ def scenarios():
         Scenario("export", ("export", "{given}/a.db", "--format", "perfetto", "--out", "{folder}/out")),
         Scenario("export of tables", ("export", "{given}/a.db", "--format", "csv", "--out", "{folder}/out")),
         Scenario("mcp", ("mcp", "{given}/a.db")),
-        Serving("serve", ("serve", "{given}/a.db", "--listen", "127.0.0.1:0"), kinds=("descriptors", "reads", "waits")),
+        Serving("serve", ("serve", "{given}/a.db", "--listen", "127.0.0.1:0"), kinds=("descriptors", "reads", "waits", "processes", "memory")),
         Scenario("stacks", ("stacks", "--pid", pid, "--json"), varies=True),
         Scenario("autopsy", ("autopsy", "--pid", pid, "--no-trace", "--seconds", "0.1"), varies=True),
         Scenario("preflight", ("preflight", "--json"), varies=True),

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <ranges>
 #include <utility>
 
 #include "base/clock.h"
@@ -135,9 +134,9 @@ Status Injector::end(Planned& fault) {
 
 Status Injector::finish() {
   Status first;
-  for (Planned& fault : faults_ | std::views::reverse) {
-    if (fault.applied) {
-      if (Status status = end(fault); !status && first) {
+  for (auto fault = faults_.rbegin(); fault != faults_.rend(); ++fault) {
+    if (fault->applied) {
+      if (Status status = end(*fault); !status && first) {
         first = std::move(status);
       }
     }

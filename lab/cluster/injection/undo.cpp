@@ -12,7 +12,6 @@
 #include <chrono>
 #include <csignal>
 #include <filesystem>
-#include <ranges>
 #include <thread>
 
 #include "base/text.h"
@@ -118,8 +117,8 @@ UndoAction undo_for_process(UndoKind kind, int pid) {
 
 Status undo_all(std::span<const UndoAction> actions) {
   Status first;
-  for (const UndoAction& action : actions | std::views::reverse) {
-    if (auto status = perform(action); !status && first) {
+  for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
+    if (auto status = perform(*action); !status && first) {
       first = std::move(status);
     }
   }

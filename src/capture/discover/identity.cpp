@@ -72,6 +72,9 @@ JobIdentity job_identity(const Environment& environment) {
     if (identity.rank) {
       identity.local_rank = number_of_variable(environment, launcher.local_rank);
       identity.world_size = number_of_variable(environment, launcher.world_size);
+      if (identity.world_size == 0) {
+        identity.world_size.reset();
+      }
       break;
     }
   }
@@ -88,8 +91,9 @@ std::string job_settings(const Environment& environment) {
   constexpr size_t kMostBytes = 4096;
   std::string settings;
   for (const auto& [name, value] : environment) {
-    const bool wanted = std::ranges::find(kSettings, name) != kSettings.end() ||
-                        std::ranges::any_of(kSettingsBegin, [&](auto begin) { return name.starts_with(begin); });
+    const bool wanted =
+        std::ranges::find(kSettings, name) != kSettings.end() ||
+        std::ranges::any_of(kSettingsBegin, [&name = name](auto begin) { return name.starts_with(begin); });
     if (wanted && value.find('\n') == std::string::npos &&
         settings.size() + name.size() + value.size() + 2 <= kMostBytes) {
       settings += settings.empty() ? "" : "\n";

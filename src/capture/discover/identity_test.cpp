@@ -113,6 +113,10 @@ TEST_F(HydraJob, IsNotWithoutAProxy) {
   EXPECT_EQ(job_of(99), "");
 }
 
+TEST(Identity, AJobOfNoRanksHasNoSize) {
+  EXPECT_EQ(job_identity({{"RANK", "0"}, {"WORLD_SIZE", "0"}}).world_size, std::nullopt);
+}
+
 class BadNumber : public testing::TestWithParam<const char*> {};
 
 TEST_P(BadNumber, IsNoRankAndNotRankZero) {

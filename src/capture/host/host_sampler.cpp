@@ -161,7 +161,7 @@ void HostSampler::sample_ports() {
           const auto value = text ? parse_integer(trim(*text)) : Result<int64_t>(0);
           if (text && value) {
             note(name + "/" + std::to_string(*number) + "/" + std::string(counter), static_cast<double>(*value),
-                 [&](double reported, int64_t time_ns) {
+                 [&, counter = counter](double reported, int64_t time_ns) {
                    sink_.accept(PortCounter{node_, time_ns, name, static_cast<int32_t>(*number), std::string(counter),
                                             static_cast<uint64_t>(reported)});
                  });

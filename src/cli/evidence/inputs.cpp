@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <string>
+#include <variant>
 
 #include "base/text.h"
 #include "blackbox/import.h"
-#include "model/memory_source.h"
+#include "model/events.h"
 #include "store/read/reader.h"
 
 namespace stalltrace::cli {
@@ -47,6 +49,20 @@ Status list_folder(const fs::path& folder, Inputs& out) {
   }
   return error ? Status(fail(fmt::format("{}: {}", folder.string(), error.message()))) : Status();
 }
+
+/// Keeps of all rows the boot ids of the nodes.
+class Boots final : public EventSink {
+ public:
+  void accept(Event event) override {
+    if (const auto* node = std::get_if<Node>(&event)) {
+      ids_.insert(node->boot_id);
+    }
+  }
+  [[nodiscard]] const std::set<std::string>& ids() const { return ids_; }
+
+ private:
+  std::set<std::string> ids_;
+};
 
 }  // namespace
 
@@ -142,12 +158,11 @@ Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::ve
   for (const Node& node : nodes) {
     boots.insert(node.boot_id);
   }
-  MemorySource files;
+  Boots files;
   if (!blackbox::import_profiler_files(inputs.profiler_files, files, [](const Error&) {})) {
     return {};  // the import itself says why
   }
-  ST_ASSIGN(const std::vector<Node> of_files, files.nodes());
-  if (std::ranges::any_of(of_files, [&](const Node& node) { return boots.contains(node.boot_id); })) {
+  if (std::ranges::any_of(files.ids(), [&](const std::string& boot_id) { return boots.contains(boot_id); })) {
     notes.push_back(fmt::format("{} of hosts that recordings show: not read again",
                                 count_of(std::ssize(inputs.profiler_files), "profiler file")));
     inputs.profiler_files.clear();

@@ -162,7 +162,7 @@ Status LightNodes::serve(const std::vector<std::string>& files, const std::funct
   ST_ASSIGN(const auto server, serve::HttpServer::create(std::move(sockets_), answer, options));
   const std::jthread silent([this](const std::stop_token& stop) { silent_.empty() ? void() : silent_.run(stop); });
   announce();
-  server->run(true);
+  ST_TRY(server->run(true));
   ::_exit(kExitDone);
 }
 

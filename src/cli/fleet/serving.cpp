@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -81,16 +82,21 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
   ST_ASSIGN(const auto server, serve::HttpServer::create(std::move(listener_.socket), answer, std::move(options_)));
   std::ranges::for_each(lines, announce);
   if (stop < 0) {
-    server->run(true);
+    ST_TRY(server->run(true));
     // Nothing is open that would have to be finished: an answer that is being computed ends with us.
     ::_exit(kExitDone);
   }
-  const std::jthread stopper([&server, stop] {
-    wait_until_readable(stop);
-    server->stop();
-  });
-  server->run(false);
-  return {};
+  std::jthread stopper;
+  try {
+    stopper = std::jthread([&server, stop] {
+      wait_until_readable(stop);
+      server->stop();
+    });
+  } catch (const std::system_error& error) {
+    return fail_errno("serve: start a thread", error.code().value(),
+                      "raise the limit of processes and threads (ulimit -u, or pids.max of the container)");
+  }
+  return server->run(false);
 }
 
 }  // namespace stalltrace::cli

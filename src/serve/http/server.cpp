@@ -8,17 +8,24 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <cerrno>
 #include <csignal>
 #include <deque>
 #include <exception>
+#include <mutex>
+#include <new>
 #include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "base/version.h"
@@ -124,10 +131,65 @@ std::map<std::string, std::string> kept_headers(const Header& header) {
   return kept;
 }
 
+/// What Asio throws where it gets no epoll, pipe or other descriptor of its own.
+std::unexpected<Error> refused_by(const boost::system::error_code& error) {
+  const bool full = error.value() == EMFILE || error.value() == ENFILE;
+  return fail_errno("serve", error.value(), full ? "raise the limit of open files (ulimit -n)" : "");
+}
+
+/// The threads that answer. Asio's thread_pool never ends where only some of its threads can be started.
+class Workers {
+ public:
+  /// `on_failure` is called on a worker once, when no memory is left to go on.
+  explicit Workers(std::function<void()> on_failure) : on_failure_(std::move(on_failure)) {}
+  ~Workers() { io_.stop(); }
+  Workers(const Workers&) = delete;
+  Workers& operator=(const Workers&) = delete;
+
+  Status start(size_t threads) {
+    try {
+      while (threads_.size() < threads) {
+        threads_.emplace_back([this] { work(); });
+      }
+    } catch (const std::system_error& error) {
+      return fail_errno("serve: start a thread", error.code().value(),
+                        "raise the limit of processes and threads (ulimit -u, or pids.max of the container)");
+    }
+    return {};
+  }
+  asio::io_context& io() { return io_; }
+  /// Throws what ended a worker, if anything did.
+  void rethrow() {
+    const std::lock_guard lock(mutex_);
+    if (failure_) {
+      std::rethrow_exception(failure_);
+    }
+  }
+
+ private:
+  void work() {
+    try {
+      io_.run();
+    } catch (const std::exception&) {
+      {
+        const std::lock_guard lock(mutex_);
+        failure_ = failure_ ? failure_ : std::current_exception();
+      }
+      on_failure_();
+    }
+  }
+
+  std::function<void()> on_failure_;
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+  asio::io_context io_;
+  asio::executor_work_guard<asio::io_context::executor_type> open_{io_.get_executor()};
+  std::vector<std::jthread> threads_;  // last member: they end before what they use
+};
+
 class BeastServer final : public HttpServer {
  public:
-  BeastServer(Handler handler, ServerOptions options)
-      : handler_(std::move(handler)), options_(std::move(options)), pool_(options_.workers) {}
+  BeastServer(Handler handler, ServerOptions options) : handler_(std::move(handler)), options_(std::move(options)) {}
 
   Status listen(UniqueFd listener) {
     sockaddr_storage address{};
@@ -143,9 +205,27 @@ class BeastServer final : public HttpServer {
     static_cast<void>(listener.release());
     return {};
   }
-  Status prepare() { return options_.tls ? use_tls() : Status(); }
+  Status prepare() {
+    ST_TRY(options_.tls ? use_tls() : Status());
+    return workers_.start(options_.workers);
+  }
 
-  void run(bool until_signals) override {
+  Status run(bool until_signals) override {
+    try {
+      work(until_signals);
+      workers_.rethrow();
+    } catch (const boost::system::system_error& error) {
+      return refused_by(error.code());
+    } catch (const std::bad_alloc&) {
+      return fail("serve: out of memory", "give it fewer recordings at once, or raise the limit of memory");
+    }
+    return {};
+  }
+
+  void stop() override { io_.stop(); }
+
+ private:
+  void work(bool until_signals) {
     asio::signal_set signals(io_);
     if (until_signals) {
       for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
@@ -162,9 +242,6 @@ class BeastServer final : public HttpServer {
     io_.run();
   }
 
-  void stop() override { io_.stop(); }
-
- private:
   Status use_tls() {
     prepare_tls();
     beast::error_code error;
@@ -328,7 +405,8 @@ class BeastServer final : public HttpServer {
       }
       co_return instead;
     };
-    co_return co_await asio::co_spawn(pool_, on_worker(std::move(work), std::move(otherwise)), asio::use_awaitable);
+    co_return co_await asio::co_spawn(workers_.io(), on_worker(std::move(work), std::move(otherwise)),
+                                      asio::use_awaitable);
   }
 
   /// What an answer's header says of the request and the connection.
@@ -386,7 +464,7 @@ class BeastServer final : public HttpServer {
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;
-  asio::thread_pool pool_;
+  Workers workers_{[this] { io_.stop(); }};
   size_t connections_ = 0;
   size_t waiting_ = 0;
 };
@@ -401,12 +479,16 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(UniqueFd listener, Handle
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(std::vector<UniqueFd> listeners, Handler handler,
                                                        ServerOptions options) {
-  auto server = std::make_unique<BeastServer>(std::move(handler), std::move(options));
-  for (UniqueFd& listener : listeners) {
-    ST_TRY(server->listen(std::move(listener)));
+  try {
+    auto server = std::make_unique<BeastServer>(std::move(handler), std::move(options));
+    for (UniqueFd& listener : listeners) {
+      ST_TRY(server->listen(std::move(listener)));
+    }
+    ST_TRY(server->prepare());
+    return server;
+  } catch (const boost::system::system_error& error) {
+    return refused_by(error.code());
   }
-  ST_TRY(server->prepare());
-  return server;
 }
 
 }  // namespace stalltrace::serve

@@ -37,7 +37,8 @@ class HttpServer {
  public:
   using Handler = std::function<HttpAnswer(const HttpRequest&)>;
 
-  /// `listener` is a listening socket. `handler` is called by several threads at once.
+  /// `listener` is a listening socket. `handler` is called by several threads at once. Errors: no descriptor or thread
+  /// is left for the server itself.
   static Result<std::unique_ptr<HttpServer>> create(UniqueFd listener, Handler handler, ServerOptions options);
   /// At several addresses (HttpRequest::listener); the limits are for all together.
   static Result<std::unique_ptr<HttpServer>> create(std::vector<UniqueFd> listeners, Handler handler,
@@ -45,8 +46,9 @@ class HttpServer {
   /// Waits for answers that are being computed.
   virtual ~HttpServer() = default;
 
-  /// Until stop() or, with `until_signals`, SIGINT, SIGTERM or SIGHUP.
-  virtual void run(bool until_signals) = 0;
+  /// Until stop() or, with `until_signals`, SIGINT, SIGTERM or SIGHUP. An error: descriptors or memory ran out so that
+  /// it can't go on.
+  virtual Status run(bool until_signals) = 0;
   /// Any thread.
   virtual void stop() = 0;
 };

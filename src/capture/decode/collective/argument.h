@@ -10,4 +10,8 @@ namespace stalltrace::capture {
 /// An argument of a call, or nullopt: a record holds -1 where the call has no such argument.
 inline std::optional<int32_t> unless_negative(int32_t value) { return value < 0 ? std::nullopt : std::optional(value); }
 
+/// How many ranks a communicator has, or nullopt: what a record holds is the process's, which may be of no
+/// communicator.
+inline std::optional<int32_t> number_of_ranks(int32_t value) { return value > 0 ? std::optional(value) : std::nullopt; }
+
 }  // namespace stalltrace::capture

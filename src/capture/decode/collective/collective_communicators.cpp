@@ -78,7 +78,7 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   comm.created_ns = live.row.timestamp_ns;
   comm.rank = unless_negative(record.rank);
   comm.rank_source = comm.rank ? RankSource::kInit : RankSource::kUnknown;
-  comm.nranks = unless_negative(record.nranks);
+  comm.nranks = number_of_ranks(record.nranks);
   if (record.has_id) {
     const auto id = std::as_bytes(std::span(record.id));
     comm.comm_id_hash = comm_id_hash(id);

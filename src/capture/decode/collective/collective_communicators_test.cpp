@@ -114,6 +114,31 @@ TEST_F(CollectiveTrackerTest, AQueryNamesTheRankOfASplit) {
   EXPECT_THAT(last_comm().nranks, Optional(16));
 }
 
+/// Arguments, and what libraries wrote, are the process's (found by the fuzz target `records`).
+TEST_F(CollectiveTrackerTest, ANumberOfRanksThatNoJobCanHaveIsUnknown) {
+  make_comm(500, 0, 0);
+  EXPECT_EQ(last_comm().nranks, std::nullopt);
+
+  st_call_return query = returned("ncclCommCount", 1000, 1010);
+  for (const uint64_t none : {uint64_t{0}, uint64_t{0xffff'ffff}}) {
+    query.value = none;
+    tracker_.on_return(query);
+    EXPECT_EQ(last_comm().nranks, std::nullopt) << none;
+  }
+  query = returned("ncclCommUserRank", 1020, 1030);
+  query.value = 0xffff'ffff;
+  tracker_.on_return(query);
+  EXPECT_THAT(last_comm().rank, Optional(0));
+
+  st_call_entry call = entry("_ZN4gloo6reduceERNS_13ReduceOptionsE", 2000);
+  call.comm = kComm + 1;
+  call.comm_rank = 1;
+  call.comm_size = 0;
+  tracker_.on_entry(call);
+  EXPECT_THAT(last_comm().rank, Optional(1));
+  EXPECT_EQ(last_comm().nranks, std::nullopt);
+}
+
 TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
   st_comm_init all = init("ncclCommInitAll", 1000, 3, -1);
   all.has_id = 0;

@@ -60,7 +60,7 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   if (!comm.row.comm_id_hash && comm.row.rank_source != RankSource::kInit && record.comm_rank >= 0) {
     comm.row.rank = record.comm_rank;
     comm.row.rank_source = RankSource::kInit;
-    comm.row.nranks = unless_negative(record.comm_size);
+    comm.row.nranks = number_of_ranks(record.comm_size);
     sink_.accept(comm.row);
   }
   row.rank = comm.row.rank;
@@ -309,11 +309,11 @@ void CollectiveTracker::on_return(const st_call_return& record) {
     if (known != nullptr) {
       Comm& comm = *known;
       const auto value = static_cast<int32_t>(record.value);
-      if (spec.kind == ST_CALL_COMM_QUERY_RANK) {
+      if (spec.kind == ST_CALL_COMM_QUERY_COUNT) {
+        comm.row.nranks = number_of_ranks(value);
+      } else if (value >= 0) {
         comm.row.rank = value;
         comm.row.rank_source = RankSource::kInit;
-      } else {
-        comm.row.nranks = value;
       }
       sink_.accept(comm.row);
     }

@@ -80,9 +80,10 @@ bool LibraryReader::ask(Request request) {
 std::vector<LibraryReader::Request> LibraryReader::take_back(const std::function<bool(const Request&)>& which) {
   std::vector<Request> taken;
   for (auto& [user, queue] : queues_) {
-    const auto kept = std::ranges::stable_partition(queue, [&](const Request& request) { return !which(request); });
-    taken.insert(taken.end(), std::make_move_iterator(kept.begin()), std::make_move_iterator(kept.end()));
-    queue.erase(kept.begin(), kept.end());
+    const auto kept_end =
+        std::stable_partition(queue.begin(), queue.end(), [&](const Request& request) { return !which(request); });
+    taken.insert(taken.end(), std::make_move_iterator(kept_end), std::make_move_iterator(queue.end()));
+    queue.erase(kept_end, queue.end());
   }
   std::erase_if(queues_, [](const auto& entry) { return entry.second.empty(); });
   return taken;

@@ -2,7 +2,7 @@
 // Fuzzes the import of traces of torch.profiler: arbitrary bytes as a trace, plain or compressed. Nothing crashes,
 // times are within each other, and what is printed of them is printable.
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

@@ -2,7 +2,7 @@
 // Fuzzes the import of logs: arbitrary bytes as a job's output. Nothing crashes, rows are within limits, and what is
 // printed of them is printable.
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

@@ -2,7 +2,7 @@
 // Fuzzes the import of kernel logs: arbitrary bytes as a log. Nothing crashes, messages are within limits, and what is
 // printed of them is printable.
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

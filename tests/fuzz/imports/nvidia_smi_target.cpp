@@ -3,7 +3,7 @@
 // what is printed of it is printable.
 #include "import/evidence.h"
 #include "model/events/imported/gpu_state.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

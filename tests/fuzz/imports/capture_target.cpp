@@ -2,7 +2,7 @@
 // Fuzzes the import of packet captures: arbitrary bytes as a capture. Nothing crashes, numbers are within each other,
 // and what is printed of them is printable.
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

@@ -2,7 +2,7 @@
 // Fuzzes the import of lines of NCCL's Inspector: arbitrary bytes as a file. Nothing crashes, and no row is out of
 // range.
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

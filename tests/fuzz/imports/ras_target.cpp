@@ -3,7 +3,7 @@
 // back, and what is printed of it is printable.
 #include "import/evidence.h"
 #include "model/events/imported/ras_statement.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

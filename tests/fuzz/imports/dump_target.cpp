@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes the import of Flight Recorder dumps: arbitrary bytes as a pickle or as JSON.
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;

@@ -3,7 +3,7 @@
 // printed of them is printable.
 #include "base/python_frames.h"
 #include "import/evidence.h"
-#include "tests/fuzz/evidence.h"
+#include "tests/fuzz/imports/evidence.h"
 
 using namespace stalltrace;
 using namespace stalltrace::fuzz;
