@@ -13,8 +13,8 @@
 
 #include "base/file.h"
 #include "base/rights/secure_mode.h"
+#include "base/rights/uid_map.h"
 #include "base/text.h"
-#include "base/uid_map.h"
 
 namespace stalltrace {
 namespace {
