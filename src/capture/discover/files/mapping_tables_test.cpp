@@ -25,9 +25,11 @@ TEST(MappingTables, AProcessHasAShareOfTheTime) {
   const Procfs procfs(root.string());
   MappingTables tables(procfs);
   EXPECT_EQ(tables.last(7), nullptr);
-  int64_t begun_ns = monotonic_now_ns();
+  const int64_t begun_ns = monotonic_now_ns();
+  int64_t last_begun_ns = 0;
   int reads = 0;
   for (; reads < 1000 && tables.again_ns(7) == 0; ++reads) {
+    last_begun_ns = monotonic_now_ns();
     const auto table = tables.read(7);
     ASSERT_TRUE(table);
     EXPECT_EQ(tables.last(7), *table);
@@ -36,7 +38,7 @@ TEST(MappingTables, AProcessHasAShareOfTheTime) {
   EXPECT_LT(reads, 1000);
   const int64_t took_ns = monotonic_now_ns() - begun_ns;
   EXPECT_GE(took_ns, MappingTables::kAtOnceNs);
-  EXPECT_GT(tables.again_ns(7), begun_ns + took_ns);
+  EXPECT_GT(tables.again_ns(7), last_begun_ns);
   EXPECT_EQ(tables.again_ns(8), 0) << "another process";
   EXPECT_FALSE(tables.read(8)) << "it is gone";
   EXPECT_EQ(tables.last(8), nullptr);
