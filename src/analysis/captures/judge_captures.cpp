@@ -214,11 +214,11 @@ class Capture {
       const int64_t needed = flow.retransmits - flow.spurious;
       std::string where;
       if (flow.lost_before == flow.retransmits) {
-        where = "; all were lost before the place of the capture";
+        where = "; all were lost before the point of capture";
       } else if (flow.lost_before == 0) {
-        where = "; all passed the place of the capture and were lost behind it";
+        where = "; all passed the point of capture and were lost behind it";
       } else {
-        where = fmt::format("; {} were lost before the place of the capture", flow.lost_before);
+        where = fmt::format("; {} were lost before the point of capture", flow.lost_before);
       }
       remarks.push_back(fmt::format("loss: {} of {} packets were retransmissions, {:.1f} % of the bytes{}", needed,
                                     flow.packets, kPercent * lost_share(flow), where));

@@ -101,7 +101,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
     case VerdictReason::kClockUncertain:
       return fmt::format("{} by clocks of hosts that cannot be compared: who came last is not known", what);
     case VerdictReason::kNobodyWaited:
-      return fmt::format("{}, but nobody was inside any more when it came", what);
+      return fmt::format("{}, but no rank was inside any more when it came", what);
     case VerdictReason::kInBatch:
       return fmt::format(
           "{}, by the end of a synchronisation that completed later calls, too: only the last of them is "
@@ -131,7 +131,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
     case VerdictReason::kOthersWentOn:
       return fmt::format("{} at some rank, but later calls of its communicator ended", what);
     case VerdictReason::kEndUnknown:
-      return "nobody reports when it ended";
+      return "its end is not reported";
     case VerdictReason::kOutsideRange:
       return fmt::format("{}; over {} is a stall, but it lies outside of --from/--to", what, limit);
     case VerdictReason::kLeftOut:

@@ -148,7 +148,7 @@ class Reader {
     for (size_t i = 0; i < std::min<size_t>(by_size.size(), 3); ++i) {
       texts.push_back(fmt::format("{} {}", ranks_text(by_size[i]), text_of(*prints.at(by_size[i].front()))));
     }
-    finding.summary = fmt::format("Ranks{} entered different collectives in one place: {}.",
+    finding.summary = fmt::format("Ranks{} entered different collectives under one number: {}.",
                                   in_job ? "" : " of a process group", fmt::join(texts, "; "));
     finding.remedy =
         "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that "

@@ -409,7 +409,7 @@ void Timeline::bound_observation(const Cluster& cluster) {
   }
   if (!left_unobserved.empty()) {
     notes_.push_back(
-        fmt::format("the last call of {} on some communicator is one whose end nobody reports: whether it hangs "
+        fmt::format("the last call of {} on some communicator is one whose end is not reported: whether it hangs "
                     "cannot be judged",
                     count_of(static_cast<int64_t>(left_unobserved.size()), "rank")));
   }

@@ -39,7 +39,7 @@ class AutopsySubcommand final : public Subcommand {
             .details =
                 "Looks at every rank on this host twice: where its threads are, in which call, and what its TCP\n"
                 "sockets hold; in between, calls that end are counted, as `trace` sees them. A job that gets on is\n"
-                "said to be not hung. Nothing is stopped. What other hosts' ranks do is not seen: run it there too.\n"
+                "reported as not hung. Nothing is stopped. What other hosts' ranks do is not seen: run it there too.\n"
                 "Other users' jobs, jobs in containers, and counting calls take root."};
   }
   std::vector<Flag> flags() override {

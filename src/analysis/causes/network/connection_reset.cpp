@@ -160,7 +160,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   finding.evidence.push_back(waiting_evidence(context, *group.stalls.front()));
   finding.remedy = fmt::format(
       "look for what ends connections between {} and {}: a firewall or load balancer that rejects or forgets them, an "
-      "address used twice, somebody's ss -K",
+      "address used twice, ss -K by a user",
       flow.src.address, flow.dst.address);
 }
 
