@@ -139,6 +139,23 @@ TEST_F(CollectiveTrackerTest, ANumberOfRanksThatNoJobCanHaveIsUnknown) {
   EXPECT_EQ(last_comm().nranks, std::nullopt);
 }
 
+TEST_F(CollectiveTrackerTest, ACountThatNoCallCanHaveIsUnknown) {
+  uint64_t sequence = 0;
+  for (const uint64_t count : {~uint64_t{0}, uint64_t{1} << 62U, uint64_t{1} << 52U}) {
+    st_call_entry call = entry("ncclAllReduce", 1000 * (sequence + 1), sequence);
+    call.count = count;
+    tracker_.on_entry(call);
+    tracker_.on_return(returned("ncclAllReduce", 1000 * (sequence + 1), 1000 * (sequence + 1) + 500));
+    ++sequence;
+  }
+  tracker_.on_sync(synced("cudaStreamSynchronize", 10'000, 20'000));
+  EXPECT_THAT(rows(), SizeIs(3));
+  for (const Collective& row : rows()) {
+    EXPECT_EQ(row.count, std::nullopt);
+    EXPECT_EQ(row.bytes, 0);
+  }
+}
+
 TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
   st_comm_init all = init("ncclCommInitAll", 1000, 3, -1);
   all.has_id = 0;

@@ -68,7 +68,7 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.nranks = comm.row.nranks;
   row.comm_id_hash = comm.row.comm_id_hash;
   if (spec.count || ((spec.option_count || spec.option_buffer) && record.element_bytes)) {
-    row.count = static_cast<int64_t>(record.count);
+    row.count = number_of_elements(record.count);
   }
   row.datatype = unless_negative(record.datatype);
   row.reduce_op = unless_negative(record.reduce_op);
