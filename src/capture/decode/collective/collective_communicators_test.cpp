@@ -156,6 +156,22 @@ TEST_F(CollectiveTrackerTest, ACountThatNoCallCanHaveIsUnknown) {
   }
 }
 
+/// So it is where the record of a new communicator at the same address was lost (found by the fuzz target `records`).
+TEST_F(CollectiveTrackerTest, CallsWithAPeerThatAreNumberedAnewBeginAtZero) {
+  for (const uint64_t number : {7, 8, 0, 1}) {
+    st_call_entry call = entry("ncclSend", 1000 * (number + 1), number);
+    call.peer = 3;
+    tracker_.on_entry(call);
+    tracker_.on_return(returned("ncclSend", 1000 * (number + 1), 1000 * (number + 1) + 500));
+  }
+  tracker_.on_sync(synced("cudaStreamSynchronize", 10'000, 20'000));
+  std::vector<int64_t> numbers;
+  for (const Collective& row : rows()) {
+    numbers.push_back(row.seq.value_or(-1));
+  }
+  EXPECT_THAT(numbers, testing::UnorderedElementsAre(0, 1, 0, 1));
+}
+
 TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
   st_comm_init all = init("ncclCommInitAll", 1000, 3, -1);
   all.has_id = 0;

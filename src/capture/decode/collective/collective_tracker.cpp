@@ -90,6 +90,7 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
       }
       base = comm.peer_base.emplace(peer, number).first;
     }
+    base->second = std::min(base->second, number);  // it does too where the record of the new one was lost
     number -= base->second;
   }
   row.seq = static_cast<int64_t>(number);
