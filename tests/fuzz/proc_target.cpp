@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "base/process/procfs.h"
+#include "base/rights/uid_map.h"
 #include "base/text.h"
-#include "base/uid_map.h"
 #include "base/untrusted/mounts.h"
 #include "capture/host/host_files.h"
 #include "stacks/blocked/descriptors.h"

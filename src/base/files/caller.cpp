@@ -12,8 +12,8 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/rights/uid_map.h"
 #include "base/text.h"
-#include "base/uid_map.h"
 
 namespace stalltrace {
 namespace {

@@ -16,8 +16,8 @@
 #include <string_view>
 
 #include "base/file.h"
+#include "base/rights/uid_map.h"
 #include "base/text.h"
-#include "base/uid_map.h"
 
 namespace stalltrace {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/uid_map.h"
+#include "base/rights/uid_map.h"
 
 #include <array>
 #include <cstddef>
