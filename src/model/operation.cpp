@@ -101,15 +101,13 @@ std::string_view nccl_result_name(int result) {
 }
 
 int64_t payload_bytes(Operation op, int64_t count, int element_bytes, int nranks) {
-  int64_t own = 0;
-  int64_t whole = 0;
-  if (__builtin_mul_overflow(count, element_bytes, &own)) {
+  constexpr int64_t kMost = int64_t{1} << 53U;  // a recording's row that says more is left out (store/read/plausible.h)
+  int64_t bytes = 0;
+  if (!moves_data(op) || __builtin_mul_overflow(count, element_bytes, &bytes) ||
+      (has_a_part_per_rank(op) && __builtin_mul_overflow(bytes, nranks, &bytes))) {
     return 0;
   }
-  if (has_a_part_per_rank(op)) {
-    return __builtin_mul_overflow(own, nranks, &whole) ? 0 : whole;
-  }
-  return moves_data(op) ? own : 0;
+  return bytes >= 0 && bytes <= kMost ? bytes : 0;
 }
 
 }  // namespace stalltrace

@@ -62,6 +62,7 @@ class Capture {
         return with<st_call_entry>(ST_RECORD_CALL_ENTRY, payload, [this](st_call_entry& record) {
           record.group_started_ns = earlier(record.group_started_ns);
           record.last_net_ns = earlier(record.last_net_ns);
+          record.sequence %= uint64_t{1} << 40U;  // the kernel counts
           remember();
         });
       case RecordKind::kCallReturn:

@@ -2,14 +2,17 @@
 // Invariants of every row, whatever bytes it was made from: it may be wrong, but never out of range.
 #pragma once
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "model/memory_source.h"
 
 namespace stalltrace::fuzz {
 
-inline void require(bool holds) {
+/// Says where it was called from, as one abort of a function may stand for several.
+inline void require(bool holds, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (!holds) {
+    std::fprintf(stderr, "%s:%d: does not hold\n", file, line);
     std::abort();
   }
 }

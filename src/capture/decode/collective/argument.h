@@ -14,4 +14,10 @@ inline std::optional<int32_t> unless_negative(int32_t value) { return value < 0 
 /// communicator.
 inline std::optional<int32_t> number_of_ranks(int32_t value) { return value > 0 ? std::optional(value) : std::nullopt; }
 
+/// How many elements a call is about, or nullopt: a number that no buffer can hold is none.
+inline std::optional<int64_t> number_of_elements(uint64_t value) {
+  constexpr uint64_t kMost = uint64_t{1} << 50U;
+  return value < kMost ? std::optional(static_cast<int64_t>(value)) : std::nullopt;
+}
+
 }  // namespace stalltrace::capture

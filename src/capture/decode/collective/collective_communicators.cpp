@@ -119,9 +119,12 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
     return;
   }
   if (add_open(process, std::move(live))) {
-    note_in_flight(
-        process, record.header.tid,
-        {.event = event, .entry_ns = record.header.time_ns, .new_comm = std::move(comm), .parent = record.parent_comm});
+    note_in_flight(process, record.header.tid,
+                   {.event = event,
+                    .entry_ns = record.header.time_ns,
+                    .row = record.row,
+                    .new_comm = std::move(comm),
+                    .parent = record.parent_comm});
   }
 }
 

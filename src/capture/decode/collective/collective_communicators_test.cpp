@@ -139,6 +139,52 @@ TEST_F(CollectiveTrackerTest, ANumberOfRanksThatNoJobCanHaveIsUnknown) {
   EXPECT_EQ(last_comm().nranks, std::nullopt);
 }
 
+TEST_F(CollectiveTrackerTest, ACountThatNoCallCanHaveIsUnknown) {
+  uint64_t sequence = 0;
+  for (const uint64_t count : {~uint64_t{0}, uint64_t{1} << 62U, uint64_t{1} << 52U}) {
+    st_call_entry call = entry("ncclAllReduce", 1000 * (sequence + 1), sequence);
+    call.count = count;
+    tracker_.on_entry(call);
+    tracker_.on_return(returned("ncclAllReduce", 1000 * (sequence + 1), 1000 * (sequence + 1) + 500));
+    ++sequence;
+  }
+  tracker_.on_sync(synced("cudaStreamSynchronize", 10'000, 20'000));
+  EXPECT_THAT(rows(), SizeIs(3));
+  for (const Collective& row : rows()) {
+    EXPECT_EQ(row.count, std::nullopt);
+    EXPECT_EQ(row.bytes, 0);
+  }
+}
+
+/// So it is where the record of a new communicator at the same address was lost (found by the fuzz target `records`).
+TEST_F(CollectiveTrackerTest, CallsWithAPeerThatAreNumberedAnewBeginAtZero) {
+  for (const uint64_t number : {7, 8, 0, 1}) {
+    st_call_entry call = entry("ncclSend", 1000 * (number + 1), number);
+    call.peer = 3;
+    tracker_.on_entry(call);
+    tracker_.on_return(returned("ncclSend", 1000 * (number + 1), 1000 * (number + 1) + 500));
+  }
+  tracker_.on_sync(synced("cudaStreamSynchronize", 10'000, 20'000));
+  std::vector<int64_t> numbers;
+  for (const Collective& row : rows()) {
+    numbers.push_back(row.seq.value_or(-1));
+  }
+  EXPECT_THAT(numbers, testing::UnorderedElementsAre(0, 1, 0, 1));
+}
+
+/// Found by the fuzz target `records`.
+TEST_F(CollectiveTrackerTest, AReturnFromAnotherCallThanTheOneInFlightIsLeftOut) {
+  tracker_.on_entry(entry("ncclAllReduce", 1000, 0));
+  for (const char* made : {"ncclCommInitRank", "ncclCommInitAll", "ncclCommSplit"}) {
+    st_call_return other = returned(made, 1000, 1500);
+    other.value = 0x700;
+    tracker_.on_return(other);
+  }
+  EXPECT_THAT(communicators(), SizeIs(0));
+  tracker_.on_return(returned("ncclAllReduce", 1000, 2000));
+  EXPECT_THAT(rows().at(0).launch_ns, Optional(1000));
+}
+
 TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
   st_comm_init all = init("ncclCommInitAll", 1000, 3, -1);
   all.has_id = 0;

@@ -68,7 +68,7 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
   row.nranks = comm.row.nranks;
   row.comm_id_hash = comm.row.comm_id_hash;
   if (spec.count || ((spec.option_count || spec.option_buffer) && record.element_bytes)) {
-    row.count = static_cast<int64_t>(record.count);
+    row.count = number_of_elements(record.count);
   }
   row.datatype = unless_negative(record.datatype);
   row.reduce_op = unless_negative(record.reduce_op);
@@ -90,6 +90,7 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
       }
       base = comm.peer_base.emplace(peer, number).first;
     }
+    base->second = std::min(base->second, number);  // it does too where the record of the new one was lost
     number -= base->second;
   }
   row.seq = static_cast<int64_t>(number);
@@ -246,7 +247,7 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
     note_entry(process, live.row);
   }
   if (add_open(process, std::move(live))) {
-    note_in_flight(process, record.header.tid, {.event = event, .entry_ns = record.header.time_ns});
+    note_in_flight(process, record.header.tid, {.event = event, .entry_ns = record.header.time_ns, .row = record.row});
   }
 }
 
@@ -324,7 +325,8 @@ void CollectiveTracker::on_return(const st_call_return& record) {
     return;
   }
   const auto flight = process.in_flight.find(record.header.tid);
-  if (flight == process.in_flight.end() || flight->second.entry_ns != record.entry_ns) {
+  if (flight == process.in_flight.end() || flight->second.entry_ns != record.entry_ns ||
+      flight->second.row != record.row) {
     return;  // its entry was lost, and counted as such
   }
   OpenCall* found = process.open.find(flight->second.event);

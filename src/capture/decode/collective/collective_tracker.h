@@ -75,6 +75,7 @@ class CollectiveTracker {
   struct InFlight {
     EventId event = 0;
     uint64_t entry_ns = 0;
+    uint32_t row = 0;                      // of the call table
     std::optional<Communicator> new_comm;  // set at the entry of a call that makes one
     uint64_t parent = 0;
   };
