@@ -228,6 +228,26 @@ TEST(MaxSize, AReaderThatKeepsTheLogIsSaidOnceAndCounted) {
             std::to_string(number));
 }
 
+TEST(MaxSize, ABurstThatIsLargerThanTheRecordingIsCutToFit) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "r.db";
+  auto writer = must(RecordingWriter::create(path, {.max_size_bytes = 1 << 20}));
+  writer->accept(node_row(1, "n"));
+  constexpr uint64_t kRows = 40'000;
+  for (uint64_t number = 1; number <= kRows; ++number) {
+    writer->accept(collective_row(1, number, static_cast<int64_t>(number), 1));
+  }
+  must(writer->flush());
+  EXPECT_GT(writer->stats().lost, 0U);
+  EXPECT_LT(writer->stats().lost, kRows);
+  writer->accept(collective_row(1, kRows + 1, static_cast<int64_t>(kRows + 1), 1));
+  must(writer->flush());
+  must(writer->close());
+  EXPECT_EQ(ask(path, "SELECT max(timestamp_ns) FROM collective"), std::to_string(kRows + 1));
+  EXPECT_EQ(ask(path, "SELECT (SELECT count(*) FROM collective) + (SELECT sum(count) FROM loss)"),
+            std::to_string(kRows + 1));
+}
+
 TEST(MaxSize, TooSmallIsRefused) {
   const TemporaryFolder folder;
   EXPECT_FALSE(RecordingWriter::create(folder / "r.db", {.max_size_bytes = 4096}));

@@ -175,6 +175,8 @@ struct RecordingWriter::State {
   int write_rows();
   Status write_transaction();
   Status refused(Error error);
+  [[nodiscard]] bool disk_has_room() const;
+  bool drop_older_half();
   void give_up_buffered();
   Status keep_within_size();
   Result<bool> log_is_held();
@@ -268,6 +270,26 @@ Status RecordingWriter::State::refused(Error error) {
     return {};
   }
   return std::unexpected(std::move(error));
+}
+
+/// Whether the limit of the recording, and not the disk, refuses rows.
+bool RecordingWriter::State::disk_has_room() const {
+  std::error_code error;
+  const auto space = std::filesystem::space(path, error);
+  return !error && space.available > static_cast<uintmax_t>(options.max_size_bytes);
+}
+
+/// Counts the older half of each table's buffered events as lost. False if there are none.
+bool RecordingWriter::State::drop_older_half() {
+  size_t dropped = 0;
+  each_table([&]<typename T>(TableWriter<T>& table) {
+    if constexpr (StreamedType<T>) {
+      dropped += table.drop_oldest(table.rows().size() / 2);
+    }
+  });
+  stats.lost += dropped;
+  buffered -= std::min(buffered, dropped);
+  return dropped > 0;
 }
 
 /// Rows that a full disk still refuses when the recording ends are lost; they are counted if at least the count can be
@@ -394,6 +416,10 @@ Status RecordingWriter::flush() {
   if (!written && limited && state.without_room) {
     ST_TRY(state.keep_within_size());
     written = state.write_transaction();
+    // Rows that waited, for a reader's end or for the disk, may be more than the whole recording may hold.
+    while (!written && state.without_room && state.disk_has_room() && state.drop_older_half()) {
+      written = state.write_transaction();
+    }
   }
   if (!written) {
     Error error = std::move(written.error());
