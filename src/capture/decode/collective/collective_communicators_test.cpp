@@ -184,7 +184,10 @@ TEST_F(CollectiveTrackerTest, AReturnFromAnotherCallThanTheOneInFlightIsLeftOut)
     EXPECT_NE(comm.comm_ptr, 0x700U);  // only that of the call in flight
   }
   tracker_.on_return(returned("ncclAllReduce", 1000, 2000));
-  EXPECT_THAT(rows().at(0).launch_ns, Optional(1000));
+  tracker_.on_sync(synced("cudaStreamSynchronize", 3000, 4000));
+  const std::vector<Collective> calls = rows();
+  ASSERT_THAT(calls, SizeIs(1));
+  EXPECT_THAT(calls[0].launch_ns, Optional(1000));
 }
 
 TEST_F(CollectiveTrackerTest, InitAllMakesACommunicatorForEachDevice) {
