@@ -34,22 +34,22 @@ bool of_some_ranks(std::string_view op) {
 
 /// Of the ranks up to the highest one that wrote a line.
 MissingRanks ranks_without_line(const WatchdogLogs& logs) {
-  std::set<int32_t> shown;
-  for (const WatchdogGroup& group : logs.groups) {
-    for (const auto& [rank, state] : group.ranks) {
-      shown.insert(rank);
-    }
-  }
-  return {shown, shown.empty() ? 0 : *shown.rbegin() + 1};
+  return {logs.ranks, logs.ranks.empty() ? 0 : *logs.ranks.rbegin() + 1};
 }
+
+/// What a group shows beside its finding.
+struct Waits {
+  Ranks ranks;           // that wait in the group, where it has no finding and is not held up
+  bool compared = true;  // they are in one call, and none is behind
+  bool held_up = false;  // all that are behind wait in other groups
+};
 
 class GroupJudge {
  public:
   GroupJudge(const WatchdogLogs& logs, const WatchdogGroup& group, WatchdogVerdicts& out)
       : logs_(logs), group_(group), out_(out) {}
 
-  /// Returns the ranks that wait with nobody behind, if that is all that the group shows.
-  Ranks judge() {
+  Waits judge() {
     for (const auto& [rank, state] : group_.ranks) {
       if (state.waits_in) {
         first_ = first_ ? std::min(first_, state.waits_in) : state.waits_in;
@@ -61,7 +61,7 @@ class GroupJudge {
     }
     if (std::ranges::any_of(group_.ranks, [](const auto& one) { return of_some_ranks(one.second.op); })) {
       note("calls between some ranks (send, recv) count here, so that numbers of ranks can't be compared");
-      return {};
+      return not_compared();
     }
     Ranks in_first;
     Ranks in_later;
@@ -74,18 +74,26 @@ class GroupJudge {
         away_.push_back(rank);
       }
     }
-    if (judge_signatures(in_first)) {
-      return {};
+    const int64_t lowest = away_.empty()
+                               ? *first_
+                               : *group_.ranks
+                                      .at(*std::ranges::min_element(
+                                          away_, {}, [&](int32_t rank) { return group_.ranks.at(rank).enqueued; }))
+                                      .enqueued;
+    if (*last_ - lowest > kMostCallsAhead) {
+      note("their calls are too far apart to be of one attempt of the job");
+      return not_compared();
+    }
+    if (const auto different = judge_signatures(in_first)) {
+      return *different ? Waits{} : not_compared();
     }
     if (!away_.empty()) {
-      judge_away(in_first, in_later);
-      return {};
+      return {.held_up = !judge_away(in_first, in_later)};
     }
     if (!in_later.empty()) {
-      judge_stuck(in_first, in_later);
-      return {};
+      return judge_stuck(in_first, in_later) ? Waits{} : not_compared();
     }
-    return in_first;
+    return {.ranks = in_first};
   }
 
   /// "call 4214 (ALLREDUCE of 16 elements) of process group 0(default_pg)"
@@ -121,6 +129,16 @@ class GroupJudge {
   }
 
  private:
+  [[nodiscard]] Waits not_compared() const {
+    Waits waits{.compared = false};
+    for (const auto& [rank, state] : group_.ranks) {
+      if (state.waits_in) {
+        waits.ranks.push_back(rank);
+      }
+    }
+    return waits;
+  }
+
   static std::string signature_text(const WatchdogState& state) {
     return state.elements ? fmt::format("{} of {}", state.op, count_of(*state.elements, "element")) : state.op;
   }
@@ -148,8 +166,8 @@ class GroupJudge {
     return group_.name.empty() || !all_shown ? std::min(confidence, kSomeRanksConfidence) : confidence;
   }
 
-  /// Ranks that wait in one call, but not in the same one.
-  bool judge_signatures(const Ranks& waiting) {
+  /// Ranks that wait under one number, but in different calls: whether that is a finding. None: they don't.
+  std::optional<bool> judge_signatures(const Ranks& waiting) {
     using Signature = std::pair<std::string, std::optional<int64_t>>;
     std::map<Signature, Ranks> sides;
     for (const int32_t rank : waiting) {
@@ -160,11 +178,11 @@ class GroupJudge {
       }
     }
     if (sides.size() < 2) {
-      return false;
+      return std::nullopt;
     }
     if (group_.name.empty()) {  // the calls may be of two groups
       note("ranks wait in different calls of one number, but no line names the process group");
-      return true;
+      return false;
     }
     std::vector<Ranks> by_size;
     for (auto& [signature, ranks] : sides) {
@@ -192,21 +210,18 @@ class GroupJudge {
     return true;
   }
 
-  [[nodiscard]] bool waits_elsewhere(int32_t rank) const {
-    return std::ranges::any_of(logs_.groups, [&](const WatchdogGroup& other) {
-      const auto state = other.ranks.find(rank);
-      return &other != &group_ && state != other.ranks.end() && state->second.waits_in;
-    });
-  }
-
-  /// Ranks that did not make the first call that did not end.
-  void judge_away(Ranks came, const Ranks& in_later) {
+  /// Ranks that did not make the first call that did not end. False: all of them wait in other groups.
+  bool judge_away(Ranks came, const Ranks& in_later) {
     came.insert(came.end(), in_later.begin(), in_later.end());
     const std::string call = call_text(*first_, came);
     Ranks to_blame;
-    std::ranges::copy_if(away_, std::back_inserter(to_blame), [&](int32_t rank) { return !waits_elsewhere(rank); });
+    // Who does not wait here and waits, does so in another group.
+    std::ranges::copy_if(away_, std::back_inserter(to_blame),
+                         [&](int32_t rank) { return !logs_.waiting.contains(rank); });
     if (to_blame.empty()) {
-      return note(fmt::format("{} did not begin {}, but waits in a call of another group", ranks_text(away_), call));
+      note(fmt::format("{} did not begin {}, but {} in a call of another group", ranks_text(away_), call,
+                       away_.size() == 1 ? "waits" : "wait"));
+      return false;
     }
     const bool outside = std::ranges::all_of(to_blame, [&](int32_t rank) { return group_.ranks.at(rank).outside(); });
     const bool minority = to_blame.size() < came.size() || (to_blame.size() == 1 && came.size() == 1);
@@ -220,11 +235,11 @@ class GroupJudge {
       finding.culprit = culprit(blamed.front());
     }
     quote(to_blame.front(), finding);
-    finding.summary =
-        minority ? fmt::format("{} did not begin {}, in which {} waited until PyTorch's watchdog ended the job.",
-                               ranks_text(to_blame), call, ranks_text(came))
-                 : fmt::format("{} began {}, the others ({}) did not; PyTorch's watchdog ended the job.",
-                               ranks_text(came), call, ranks_text(to_blame));
+    finding.summary = minority
+                          ? fmt::format("{} did not begin {}, in which {} waited until PyTorch's watchdog reported it.",
+                                        ranks_text(to_blame), call, ranks_text(came))
+                          : fmt::format("{} began {}, the others ({}) did not; PyTorch's watchdog reported it.",
+                                        ranks_text(came), call, ranks_text(to_blame));
     finding.summary[0] = 'R';
     if (!outside) {
       finding.evidence.push_back({"log_line",
@@ -239,13 +254,16 @@ class GroupJudge {
          {}});
     finding.remedy = minority ? look_at_absent(ranks_text(to_blame)) : std::string(kLookForUnevenCalls);
     out_.findings.push_back(std::move(finding));
+    return true;
   }
 
-  /// All made the first call; on some it did not end, others wait in a later one, so that it ended there.
-  void judge_stuck(const Ranks& stuck, const Ranks& ahead) {
+  /// All made the first call; on some it did not end, others wait in a later one, so that it ended there. False: that
+  /// does not show who holds the others up.
+  bool judge_stuck(const Ranks& stuck, const Ranks& ahead) {
     if (stuck.size() >= ahead.size() && stuck.size() > 1) {
-      return note(fmt::format("{} wait in call {}, {} in a later one: which of them holds the others up is not known",
-                              ranks_text(stuck), *first_, ranks_text(ahead)));
+      note(fmt::format("{} wait in call {}, {} in a later one: which of them holds the others up is not known",
+                       ranks_text(stuck), *first_, ranks_text(ahead)));
+      return false;
     }
     Finding finding = finding_of(Cause::kUnknown, at_most(kStandingStillConfidence), stuck);
     if (stuck.size() == 1) {
@@ -260,6 +278,7 @@ class GroupJudge {
         "with stalltrace run, or with NCCL_DEBUG=INFO",
         ranks_text(stuck));
     out_.findings.push_back(std::move(finding));
+    return true;
   }
 
   const WatchdogLogs& logs_;
@@ -270,15 +289,21 @@ class GroupJudge {
   Ranks away_;
 };
 
-/// Nobody is behind as far as the logs show: the job hung all the same.
-void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const Ranks& ranks, WatchdogVerdicts& out) {
+/// The logs do not show who is behind: the job hung all the same.
+void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const Waits& waits, WatchdogVerdicts& out) {
   const GroupJudge judge(logs, group, out);
+  const Ranks& ranks = waits.ranks;
   Finding finding = judge.finding_of(Cause::kUnknown, kSomeRanksConfidence, ranks);
   const auto waiting =
       std::ranges::find_if(ranks, [&](int32_t rank) { return group.ranks.at(rank).waits_in.has_value(); });
   const int64_t number = *group.ranks.at(*waiting).waits_in;
-  finding.summary = fmt::format("{} waited in {} until PyTorch's watchdog ended the job; none of them is behind.",
-                                ranks_text(ranks), judge.call_text(number, ranks));
+  finding.summary =
+      waits.compared ? fmt::format("{} waited in {} until PyTorch's watchdog reported it; none of them is behind.",
+                                   ranks_text(ranks), judge.call_text(number, ranks))
+                     : fmt::format(
+                           "{} waited in collectives until PyTorch's watchdog reported it; which rank is behind is not "
+                           "known.",
+                           ranks_text(ranks));
   finding.summary[0] = 'R';
   const MissingRanks missing = ranks_without_line(logs);
   if (!missing.empty()) {
@@ -289,6 +314,25 @@ void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const Ra
       "give the logs of all ranks; if all wait, look at the transfer: links, NICs and GPUs of these ranks (dmesg: "
       "Xid). "
       "The cause was not recorded: run the job with stalltrace run, or with NCCL_DEBUG=INFO";
+  out.findings.push_back(std::move(finding));
+}
+
+/// Each group lacks ranks that wait in another one.
+void add_crossed(const WatchdogLogs& logs, const std::vector<const WatchdogGroup*>& groups, WatchdogVerdicts& out) {
+  Ranks waiting;
+  for (const auto& [rank, state] : groups.front()->ranks) {
+    if (state.waits_in) {
+      waiting.push_back(rank);
+    }
+  }
+  Finding finding =
+      GroupJudge(logs, *groups.front(), out).finding_of(Cause::kMissingCollective, kSomeRanksConfidence, waiting);
+  finding.summary =
+      fmt::format("Ranks wait for each other in calls of {}: each of these calls lacks ranks that wait in another one.",
+                  count_of(std::ssize(groups), "process group"));
+  finding.remedy =
+      "compare in which order these ranks call collectives of these process groups: it has to be the same on all of "
+      "them";
   out.findings.push_back(std::move(finding));
 }
 
@@ -312,13 +356,17 @@ void join_of_one_rank(std::vector<Finding>& findings) {
 
 WatchdogVerdicts judge_watchdog(const WatchdogLogs& logs) {
   WatchdogVerdicts out;
-  std::pair<const WatchdogGroup*, Ranks> largest{nullptr, {}};
-  size_t waiting_groups = 0;
+  std::pair<const WatchdogGroup*, Waits> largest{nullptr, {}};
+  std::vector<const WatchdogGroup*> held_up;
+  int64_t waiting_groups = 0;
   for (const WatchdogGroup& group : logs.groups) {
-    Ranks ranks = GroupJudge(logs, group, out).judge();
-    waiting_groups += ranks.empty() ? 0 : 1;
-    if (ranks.size() > largest.second.size()) {
-      largest = {&group, std::move(ranks)};
+    Waits waits = GroupJudge(logs, group, out).judge();
+    if (waits.held_up) {
+      held_up.push_back(&group);
+    }
+    waiting_groups += waits.ranks.empty() ? 0 : 1;
+    if (waits.ranks.size() > largest.second.ranks.size()) {
+      largest = {&group, std::move(waits)};
     }
   }
   if (!out.findings.empty()) {
@@ -331,11 +379,12 @@ WatchdogVerdicts judge_watchdog(const WatchdogLogs& logs) {
     if (waiting_groups > 1) {
       out.findings.back().evidence.push_back(
           {"log_line",
-           static_cast<int64_t>(waiting_groups),
-           fmt::format("{} have calls that did not end",
-                       count_of(static_cast<int64_t>(waiting_groups), "process group")),
+           waiting_groups,
+           fmt::format("{} have calls that did not end", count_of(waiting_groups, "process group")),
            {}});
     }
+  } else if (!held_up.empty()) {
+    add_crossed(logs, held_up, out);
   } else if (!logs.without_number.empty()) {
     WatchdogGroup unnamed;
     Ranks ranks;
@@ -344,8 +393,7 @@ WatchdogVerdicts judge_watchdog(const WatchdogLogs& logs) {
       ranks.push_back(rank);
     }
     Finding finding = GroupJudge(logs, unnamed, out).finding_of(Cause::kUnknown, kSomeRanksConfidence, ranks);
-    finding.summary =
-        fmt::format("{} waited in a collective until PyTorch's watchdog ended the job.", ranks_text(ranks));
+    finding.summary = fmt::format("{} waited in a collective until PyTorch's watchdog reported it.", ranks_text(ranks));
     finding.summary[0] = 'R';
     finding.remedy =
         "this version's lines have no numbers of calls: run the job with stalltrace run, or with NCCL_DEBUG=INFO and "

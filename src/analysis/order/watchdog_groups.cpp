@@ -14,7 +14,7 @@ struct Caught {
   WatchdogReport report;
 };
 
-void place(const LogLine& row, WatchdogState& state) {
+void note_line(const LogLine& row, WatchdogState& state) {
   state.pid = row.pid;
   state.node_id = row.node_id;
   state.time_ns = row.timestamp_ns;
@@ -34,6 +34,9 @@ class Reader {
     if (!report) {
       return;
     }
+    if (report->group.empty() && report->asked) {
+      return;  // of which group is not known
+    }
     if (report->group.empty()) {
       const auto key = std::pair(*row.rank, report->waits_in.value_or(-1));
       caught_.insert_or_assign(key, Caught{row, {}});
@@ -42,26 +45,43 @@ class Reader {
       return;
     }
     WatchdogState& state = groups_[std::string(report->group)][*row.rank];
-    place(row, state);
+    note_line(row, state);
     state.waits_in = report->asked ? state.waits_in : report->waits_in;
     state.enqueued = report->enqueued ? report->enqueued : state.enqueued;
     state.completed = report->completed ? report->completed : state.completed;
+    if (state.waits_in && state.enqueued && *state.enqueued < *state.waits_in) {
+      state.waits_in.reset();  // in an earlier attempt of the job, which one log has as well
+    }
   }
 
   WatchdogLogs finish() {
+    const bool named = !groups_.empty();
+    for (auto& [name, ranks] : groups_) {
+      for (auto& [rank, state] : ranks) {
+        if (state.waits_in) {
+          waits_[{rank, *state.waits_in}].push_back(&state);
+        }
+      }
+    }
     for (const auto& [key, caught] : caught_) {
       const auto& [rank, number] = key;
       if (number < 0) {
         WatchdogState& state = out_.without_number[rank];
-        place(caught.row, state);
+        note_line(caught.row, state);
         add_caught(caught, state);
-      } else if (groups_.empty() || groups_.contains("")) {
+      } else if (!named) {
         add_unnamed(rank, number, caught);
       } else {
         add_operation(rank, number, caught);
       }
     }
     for (auto& [name, ranks] : groups_) {
+      for (const auto& [rank, state] : ranks) {
+        out_.ranks.insert(rank);
+        if (state.waits_in) {
+          out_.waiting.insert(rank);
+        }
+      }
       out_.groups.push_back({name, std::move(ranks)});
     }
     return std::move(out_);
@@ -77,29 +97,21 @@ class Reader {
       return;
     }
     state.waits_in = number;
-    place(caught.row, state);
+    note_line(caught.row, state);
     add_caught(caught, state);
   }
 
   /// The operation of the call belongs to the group in which this rank waits in a call of that number, if it is one.
   void add_operation(int32_t rank, int64_t number, const Caught& caught) {
-    WatchdogState* only = nullptr;
-    for (auto& [name, ranks] : groups_) {
-      const auto state = ranks.find(rank);
-      if (state != ranks.end() && state->second.waits_in == number) {
-        if (only != nullptr) {
-          return;
-        }
-        only = &state->second;
-      }
-    }
-    if (only != nullptr) {
-      add_caught(caught, *only);
+    const auto states = waits_.find({rank, number});
+    if (states != waits_.end() && states->second.size() == 1) {
+      add_caught(caught, *states->second.front());
     }
   }
 
   std::map<std::string, std::map<int32_t, WatchdogState>> groups_;
-  std::map<std::pair<int32_t, int64_t>, Caught> caught_;  // by rank and number
+  std::map<std::pair<int32_t, int64_t>, Caught> caught_;                      // by rank and number
+  std::map<std::pair<int32_t, int64_t>, std::vector<WatchdogState*>> waits_;  // of `groups_`, likewise
   WatchdogLogs out_;
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct WatchdogGroup {
 struct WatchdogLogs {
   std::vector<WatchdogGroup> groups;  // by name
   std::map<NodeId, std::string> node_names;
+  std::set<int32_t> ranks;    // with a line that names a group or a number
+  std::set<int32_t> waiting;  // in a call of some group
   /// Ranks whose lines report a timeout without a number (PyTorch before 2.0).
   std::map<int32_t, WatchdogState> without_number;
 };

@@ -69,6 +69,8 @@ bool is_without_room(sqlite3* db) {
   return code == SQLITE_FULL || (code == SQLITE_IOERR && (reason == EFBIG || reason == EDQUOT));
 }
 
+bool is_full(sqlite3* db) { return (sqlite3_errcode(db) & 0xff) == SQLITE_FULL; }
+
 std::string_view Statement::text(int column) const {
   const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_.get(), column));
   return bytes == nullptr ? std::string_view()

@@ -21,6 +21,9 @@ std::unexpected<Error> fail_sqlite(sqlite3* db, std::string_view context);
 
 /// Whether that error is one of room: a full disk, a quota, or the size limit of this process's files (RLIMIT_FSIZE).
 bool is_without_room(sqlite3* db);
+/// The same, but not where a quota or the limit of a file's size (ulimit -f) refuses: the disk is full, or the database
+/// has as many pages as it may have.
+bool is_full(sqlite3* db);
 
 /// A prepared statement, bound to the thread and the lifetime of its Database.
 class Statement {

@@ -161,6 +161,7 @@ struct RecordingWriter::State {
   WriterStats stats;
   bool disk_full = false;     // the last flush failed, and its caller was informed
   bool without_room = false;  // the last transaction failed for want of it
+  bool full = false;          // ... of the disk or of the recording's limit, not of a quota
   bool closing = false;       // the last rows are written whatever the log's size
   bool closed = false;
 
@@ -175,7 +176,7 @@ struct RecordingWriter::State {
   int write_rows();
   Status write_transaction();
   Status refused(Error error);
-  [[nodiscard]] bool disk_has_room() const;
+  [[nodiscard]] bool own_limit_refused() const;
   bool drop_older_half();
   void give_up_buffered();
   Status keep_within_size();
@@ -253,6 +254,7 @@ Status RecordingWriter::State::write_transaction() {
   }
   if (!status) {
     without_room = is_without_room(db.get());
+    full = is_full(db.get());
     each_table([](auto& table) { table.rolled_back(); });
   }
   return status;
@@ -272,11 +274,12 @@ Status RecordingWriter::State::refused(Error error) {
   return std::unexpected(std::move(error));
 }
 
-/// Whether the limit of the recording, and not the disk, refuses rows.
-bool RecordingWriter::State::disk_has_room() const {
+/// After a refusal: whether the limit of the recording, and not the disk, a quota or a limit of the user, refused. What
+/// they refuse is kept for the time when there is room again.
+bool RecordingWriter::State::own_limit_refused() const {
   std::error_code error;
   const auto space = std::filesystem::space(path, error);
-  return !error && space.available > static_cast<uintmax_t>(options.max_size_bytes);
+  return full && !error && space.available > static_cast<uintmax_t>(options.max_size_bytes);
 }
 
 /// Counts the older half of each table's buffered events as lost. False if there are none.
@@ -417,7 +420,7 @@ Status RecordingWriter::flush() {
     ST_TRY(state.keep_within_size());
     written = state.write_transaction();
     // Rows that waited, for a reader's end or for the disk, may be more than the whole recording may hold.
-    while (!written && state.without_room && state.disk_has_room() && state.drop_older_half()) {
+    while (!written && state.own_limit_refused() && state.drop_older_half()) {
       written = state.write_transaction();
     }
   }

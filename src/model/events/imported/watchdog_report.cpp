@@ -7,6 +7,7 @@
 namespace stalltrace {
 namespace {
 
+constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr std::string_view kCaught = "Watchdog caught collective operation timeout";
 constexpr std::string_view kDumpSignal = "Received a dump signal due to a collective timeout from ";
 /// What stands before the number of the call that did not end.
@@ -29,7 +30,7 @@ std::optional<int64_t> number_behind(std::string_view text, const std::array<std
     const char* const begin = text.data() + at + key.size();
     int64_t number = 0;
     const auto [end, error] = std::from_chars(begin, text.data() + text.size(), number);
-    if (error == std::errc() && end != begin && number >= -1) {
+    if (error == std::errc() && end != begin && number >= -1 && number <= kMostNumber) {
       return number;
     }
   }
@@ -67,6 +68,9 @@ std::optional<WatchdogReport> read_watchdog_report(std::string_view line) {
   WatchdogReport report{.group = group_in(line)};
   const bool caught = line.find(kCaught) != std::string_view::npos;
   report.waits_in = caught ? number_behind(line, "(SeqNum=") : number_behind(line, kWaitsIn);
+  if (report.waits_in && *report.waits_in < 0) {
+    report.waits_in.reset();
+  }
   report.asked = line.find(kDumpSignal) != std::string_view::npos;
   if (!caught && !report.asked && !report.waits_in) {
     return std::nullopt;
