@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <system_error>
 #include <thread>
@@ -23,9 +25,10 @@
 namespace stalltrace::cli {
 namespace {
 
-void wait_until_readable(int descriptor) {
-  pollfd one{.fd = descriptor, .events = POLLIN, .revents = 0};
-  while (::poll(&one, 1, -1) < 0 && errno == EINTR) {
+void wait_until_readable(int one, int other) {
+  std::array<pollfd, 2> polled{
+      {{.fd = one, .events = POLLIN, .revents = 0}, {.fd = other, .events = POLLIN, .revents = 0}}};
+  while (::poll(polled.data(), polled.size(), -1) < 0 && errno == EINTR) {
   }
 }
 
@@ -86,17 +89,23 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
     // Nothing is open that would have to be finished: an answer that is being computed ends with us.
     ::_exit(kExitDone);
   }
+  const UniqueFd ended(::eventfd(0, EFD_CLOEXEC));
+  if (!ended) {
+    return fail_errno("serve", errno, "raise the limit of open files (ulimit -n)");
+  }
   std::jthread stopper;
   try {
-    stopper = std::jthread([&server, stop] {
-      wait_until_readable(stop);
+    stopper = std::jthread([&server, stop, &ended] {
+      wait_until_readable(stop, ended.get());
       server->stop();
     });
   } catch (const std::system_error& error) {
     return fail_errno("serve: start a thread", error.code().value(),
                       "raise the limit of processes and threads (ulimit -u, or pids.max of the container)");
   }
-  return server->run(false);
+  const Status done = server->run(false);
+  (void)::eventfd_write(ended.get(), 1);  // it may have ended by itself: nobody has asked it to stop
+  return done;
 }
 
 }  // namespace stalltrace::cli
