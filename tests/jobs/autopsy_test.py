@@ -46,8 +46,10 @@ class Autopsy(Case):
 
     def test_nccl_a_network_that_is_cut(self):
         job = NetworkJob(self, "nccl")
-        finding = self.hangs(job, lambda: job.cut(1), "partition", 1)
+        finding = self.hangs(job, lambda: job.cut(1), "partition", None)
         self.assertIn(1, (finding["link"]["src_rank"], finding["link"]["dst_rank"]))
+        # Which rank is cut off can be told only if both its neighbours had data on the way at that moment.
+        self.assertIn(finding["culprit"] and finding["culprit"]["rank"], (None, 1))
 
     def test_mpi_a_stopped_rank(self):
         if shutil.which("mpirun") is None or not (BUILD / "lab" / "bin" / "mpi-train").exists():

@@ -5,6 +5,7 @@ again. Needs root.
 """
 
 import ctypes
+import errno
 import os
 import select
 import struct
@@ -36,7 +37,12 @@ def main(file, folder):
             silent = not silent
             print("silent" if silent else "answers", flush=True)
             continue
-        request = os.read(fuse, 1 << 18)
+        try:
+            request = os.read(fuse, 1 << 18)
+        except OSError as error:
+            if error.errno == errno.ENODEV:  # unmounted
+                return
+            raise
         _, code, unique, node = struct.unpack_from("<IIQQ", request)
         body, error, size = b"", 0, len(content)
         if code == INIT:
