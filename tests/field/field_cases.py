@@ -22,7 +22,7 @@ sys.path[1:1] = [str(TESTS / "support"), str(TESTS / "e2e"), str(TESTS / "jobs")
 
 from judging import RIGHT, SILENT, WRONG, Verdict, judge  # noqa: E402
 from playing import play  # noqa: E402
-from table import ROWS  # noqa: E402
+from table import GPU_ROWS, ROWS  # noqa: E402
 
 
 def played(row, keep):
@@ -75,6 +75,7 @@ def read_options():
     parser.add_argument("--json", metavar="OUT", help="a line for each time that a case was played")
     parser.add_argument("--keep", metavar="DIR", type=pathlib.Path, help="keep what cases that went wrong leave")
     parser.add_argument("--lock", metavar="FILE", help="hold this file's lock while a case is played, as others who share the machine do")
+    parser.add_argument("--gpu", action="store_true", help="the cases for a GPU with PyTorch and NCCL instead")
     parser.add_argument("--list", action="store_true", help="print the names of the cases, and end")
     return parser.parse_args()
 
@@ -82,7 +83,7 @@ def read_options():
 def main():
     options = read_options()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the jobs are ended
-    rows = [row for row in ROWS if not options.only or any(fnmatch.fnmatch(row.name, pattern) for pattern in options.only)]
+    rows = [row for row in (GPU_ROWS if options.gpu else ROWS) if not options.only or any(fnmatch.fnmatch(row.name, pattern) for pattern in options.only)]
     if options.list or not rows:
         print("\n".join(row.name for row in rows) or f"no case has a name like {options.only}")
         return 0 if rows else 2

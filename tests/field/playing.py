@@ -20,7 +20,7 @@ from stalltrace import PROGRAM, Case, run
 
 HERE = pathlib.Path(__file__).resolve().parent
 JOBS = HERE / "jobs"
-PYTHON = "/usr/bin/python3"  # Debian's, which has torch
+PYTHON = os.environ.get("FIELD_PYTHON", "/usr/bin/python3")  # Debian's has torch
 MARKER = "FIELD_JOB"  # in the environment of a job's processes: the folder of its case
 ENDS_WITHIN_SECONDS = 90  # of a job, else its case is wrong
 SETTLES_SECONDS = 0.7  # until all is seen of a job that has ended
@@ -61,7 +61,7 @@ def ranks_of(folder):
         with contextlib.suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = [word for word in file.read().split(b"\0") if word != b"-u"]  # which torchrun adds
-            if words[0] == PYTHON.encode() and words[1].endswith(b"/train.py"):
+            if os.path.basename(words[0]).startswith(b"python") and words[1].endswith(b"/train.py"):
                 found.append(pid)
     return found
 

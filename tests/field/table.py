@@ -236,5 +236,50 @@ def lines_of_python():
     return [Row(f"line_{name}", test=f"python_lines_test.PythonLines.test_{name}") for name in tests]
 
 
+def of_gpu():
+    """For a machine with a GPU, PyTorch and NCCL (--gpu): two ranks share the GPU, over loopback."""
+    def row(name, expects, behaviour, **more):
+        return Row(f"gpu_{name}", expects, library="gpu", behaviour=behaviour, **{"ranks": 2, "device_ms": 0, "steps": 200, **more})
+
+    def stays_away(name, expects, behaviour, victim, **more):
+        return row(name, expects, behaviour, victim=victim, **{"steps": 10000, "ends_after": HANG_SECONDS, **more})
+
+    loop = rf"busy_loop \({line_of('faults.py', 'while True:  # busy')}\)"
+    late_worker = rf"waiting for its worker pid \d+ in \S*Samples\.__getitem__ \({line_of('faults.py', 'time.sleep(0.3)')}\), sleeping"
+    return [
+        row("plain", QUIET, "steps_alone", steps=400),
+        row("plain_run", QUIET, "steps_alone", start="torchrun", under="run"),
+        row("runs_ahead", QUIET, "runs_ahead"),
+        row("runs_ahead_run", QUIET, "runs_ahead", start="torchrun", under="run"),
+        row("accumulation", QUIET, "accumulates"),
+        row("other_sizes", QUIET, "other_sizes"),
+        row("graph", QUIET, "replays_a_graph", steps=300),
+        row("graph_run", QUIET, "replays_a_graph", steps=300, start="torchrun", under="run"),
+        row("groups", QUIET, "groups_in_turns", ranks=4, steps=80),
+        row("evaluation", WAITS_FOR_0, "evaluates_on_rank_0"),
+        row("evaluation_on_device", WAITS_FOR_0, "evaluates_on_the_device"),
+        row("evaluation_on_device_run", WAITS_FOR_0, "evaluates_on_the_device", start="torchrun", under="run"),
+        row("checkpoint", WAITS_FOR_0, "saves_on_rank_0"),
+        row("loader_workers", QUIET, "loads_with_workers"),
+        row("attached_late", QUIET, "steps_alone", steps=3000, attaches_after=2),
+        row("exception", Finds("dead_rank", 1, words=raised(1, "RuntimeError", "exception", "a shard of the data set is broken")),
+            "leaves_by_exception", victim=1, start="torchrun", under="run"),
+        row("killed", Finds("dead_rank", 1, words="signal 9"), "leaves_by_killed", victim=1),
+        row("late_rank", Finds("late_rank", 1, words="sleeping", live=True), "sleeps_each_step", victim=1),
+        row("late_rank_synchronized", Finds("late_rank", 1, words="sleeping", live=True), "copies_wait", victim=1),
+        row("late_loader_run", Finds("late_rank", 1, words="sleeping|waiting", evidence=late_worker), "loader_is_late", victim=1, steps=300,
+            start="torchrun", under="run"),
+        row("slow_device", Finds("slow_device|late_rank", 1), "device_is_slow", victim=1),
+        row("slow_device_run", Finds("slow_device|late_rank", 1), "device_is_slow", victim=1, start="torchrun", under="run"),
+        row("stopped", Finds("process_stopped", 1), "is_chosen", victim=1, steps=600, act=stop_for(4)),
+        stays_away("busy_loop", stuck_in(1, loop, evidence="computing"), "computes_for_ever", 1),
+        stays_away("busy_loop_run", Finds(STUCK, 1, words=loop), "computes_for_ever", 1, start="torchrun", under="run"),
+        stays_away("groups_in_another_order", Finds(f"{STUCK}|mismatched_collective", 1, live=True), "groups_in_another_order", 1),
+        stays_away("barrier_on_one_rank", Finds(f"mismatched_collective|{STUCK}", None, live=True), "barrier_on_one_rank", 0),
+        stays_away("device_never_ends", Finds(".*", 1, live=True), "device_never_ends", 1, ends_after=12),
+    ]
+
+
+GPU_ROWS = of_gpu()
 ROWS = [*healthy(), *faults(), *ends(), *lines_of_python()]
 assert len({row.name for row in ROWS}) == len(ROWS)

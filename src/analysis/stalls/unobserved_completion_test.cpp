@@ -56,6 +56,16 @@ TEST(Unobserved, AllCallsAreANote) {
   golden::expect_text(notes(report));
 }
 
+/// Calls on a GPU of a program that never synchronises: CPUs are apart, and nobody is known to have waited.
+TEST(Unobserved, ARankBehindOthersWhoseCallsHaveNoEndIsNotLate) {
+  const Report report = report_of(from_step(0, kLast, [](int rank, Collective& call) {
+    leave_open(call);
+    call.launch_ns = 20 * kNsPerUs;
+    call.timestamp_ns += rank == 2 ? 30 * kNsPerMs : 0;
+  }));
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
+}
+
 TEST(Unobserved, DoesNotHideTheHangBeforeIt) {
   Ending ending = from_step(kLast - 1, kLast - 1, [](int, Collective& call) { leave_open(call); });
   ending.call = [hung = ending.call](int rank, int64_t step, Collective& call) {

@@ -128,4 +128,82 @@ class Ddp(Gloo):
         self.optimizer.step()
 
 
-LIBRARIES = {"ddp": Ddp, "gloo": Gloo, "mpi": Mpi, "nccl": Nccl}
+class Gpu:
+    """NCCL on a GPU below DistributedDataParallel: several buckets, each reduced while the backward pass goes on, and nothing that waits
+    for the device but every twentieth step. FIELD_TORCH_DEVICE=cpu tries the cases on Gloo."""
+
+    def __init__(self, folder):
+        import torch
+        import torch.distributed as dist
+        self.torch, self.dist = torch, dist
+        self.device = os.environ.get("FIELD_TORCH_DEVICE", "cuda")
+        # NCCL takes several ranks on one GPU where each claims its own host and uses only sockets.
+        os.environ.update({"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
+                           "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_SOCKET_IFNAME": "lo",
+                           "NCCL_HOSTID": f"node{os.environ['RANK']}"})
+        timeout = datetime.timedelta(seconds=float(os.environ.get("FIELD_TIMEOUT", "600")))
+        dist.init_process_group("nccl" if self.device == "cuda" else "gloo", timeout=timeout)
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        if self.device == "cuda":
+            torch.cuda.set_device(0)
+        nn = torch.nn
+        torch.manual_seed(1)
+        width = int(os.environ.get("FIELD_WIDTH", "512"))
+        layers = [layer for _ in range(6) for layer in (nn.Linear(width, width), nn.ReLU())]
+        self.width, self.model = width, nn.Sequential(*layers, nn.Linear(width, 10)).to(self.device)
+        self.ddp = nn.parallel.DistributedDataParallel(self.model, bucket_cap_mb=2)
+        self.optimizer = torch.optim.SGD(self.ddp.parameters(), lr=0.001)
+        self.loss = nn.CrossEntropyLoss()
+        self.steps = 0
+
+    def all_reduce(self, count=1000, group=None):
+        self.dist.all_reduce(self.torch.ones(count, device=self.device), group=group)
+
+    def barrier(self):
+        self.dist.barrier()
+        self.synchronize()
+
+    def synchronize(self):
+        if self.device == "cuda":
+            self.torch.cuda.synchronize()
+
+    def compute(self, seconds):
+        """On the device; the caller does not wait for it."""
+        if self.device != "cuda":
+            time.sleep(seconds)
+            return
+        if not hasattr(self, "square"):
+            self.square = self.torch.randn(4096, 4096, device=self.device)
+            self.synchronize()
+            begin = time.monotonic()
+            for _ in range(20):
+                self.square @ self.square
+            self.synchronize()
+            self.product_seconds = (time.monotonic() - begin) / 20
+        for _ in range(round(seconds / self.product_seconds)):
+            self.square @ self.square
+
+    def backward(self, size=64, data=None):
+        torch = self.torch
+        if data:
+            inputs, labels = (tensor.to(self.device, non_blocking=True) for tensor in next(data))
+            inputs = inputs.repeat(1, self.width // inputs.shape[1])
+        else:
+            inputs, labels = torch.randn(size, self.width, device=self.device), torch.randint(0, 10, (size,), device=self.device)
+        loss = self.loss(self.ddp(inputs), labels)
+        loss.backward()
+        return loss
+
+    def step(self, size=64, data=None):
+        self.optimizer.zero_grad()
+        loss = self.backward(size, data)
+        self.optimizer.step()
+        self.steps += 1
+        if self.steps % 20 == 0:
+            loss.item()  # as a log line needs it
+
+    def finish(self):
+        self.dist.destroy_process_group()
+
+
+LIBRARIES = {"ddp": Ddp, "gpu": Gpu, "gloo": Gloo, "mpi": Mpi, "nccl": Nccl}

@@ -210,8 +210,40 @@ def groups_in_another_order(job):
             job.mark("fault")
             order = groups[::-1]
         for group in order:
-            dist.all_reduce(torch.ones(1000), group=group)
+            dist.all_reduce(torch.ones(1000, device=getattr(job.collectives, "device", "cpu")), group=group)
         time.sleep(0.005)
+
+
+# --- devices (library gpu) -------------------------------------------------------------------------------------------------------
+
+
+def device_is_slow(job):
+    """The victim's device has more to do in each step; its program is as fast as the others'."""
+    def before(step):
+        if step >= FAULT_STEP and job.is_victim:
+            if step == FAULT_STEP:
+                job.mark("fault")
+            job.collectives.compute(0.1)
+    job.train(before)
+
+
+def device_never_ends(job):
+    """A kernel of the victim's runs for a minute and a half; its program calls on until it needs a result."""
+    def spin():
+        for _ in range(60):
+            job.collectives.compute(1.5)
+    job.train(job.at(FAULT_STEP, spin))
+
+
+def copies_wait(job):
+    """The victim reads results back in each step, and sleeps before it goes on: a slow input pipeline on a device."""
+    def before(step):
+        if step >= FAULT_STEP and job.is_victim:
+            if step == FAULT_STEP:
+                job.mark("fault")
+            job.collectives.synchronize()
+            time.sleep(0.08)
+    job.train(before)
 
 
 LEAVES = {f"leaves_by_{how.__name__}": leaves(how) for how in (exception, memory_error, assertion, recursion, sys_exit, os_exit,

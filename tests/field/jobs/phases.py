@@ -116,7 +116,7 @@ def groups_in_turns(job):
 
     def before(step):
         for _ in range(3):
-            dist.all_reduce(torch.ones(5000), group=mine)
+            dist.all_reduce(torch.ones(5000, device=getattr(job.collectives, "device", "cpu")), group=mine)
     job.train(before)
 
 
@@ -170,3 +170,57 @@ def saves_at_the_end(job):
         time.sleep(3)
         os._exit(0)
     os._exit(0)
+
+
+# --- devices (library gpu) -------------------------------------------------------------------------------------------------------
+
+
+def runs_ahead(job):
+    """Nothing waits for the device but the end: calls are hundreds of milliseconds ahead of it."""
+    gpu = job.collectives
+    for _ in range(job.steps):
+        gpu.optimizer.zero_grad()
+        gpu.compute(0.01)
+        gpu.backward()
+        gpu.optimizer.step()
+    gpu.synchronize()
+
+
+def replays_a_graph(job):
+    """AllReduces captured in a CUDA graph, as fast inference and some trainers do."""
+    gpu = job.collectives
+    torch, dist = gpu.torch, gpu.dist
+    data = torch.ones(1 << 20, device=gpu.device)
+    dist.all_reduce(data)
+    gpu.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(4):
+            dist.all_reduce(data)
+            data.mul_(0.5)
+    for step in range(job.steps):
+        graph.replay()
+        if step % 10 == 9:
+            gpu.synchronize()
+    gpu.synchronize()
+
+
+def evaluates_on_the_device(job):
+    """Rank 0, some seconds, all of it on the device; the others run into the next step."""
+    def before(step):
+        if step % 70 == 69 and job.rank == 0:
+            job.mark("fault")  # which it is not
+            for _ in range(20):
+                job.collectives.compute(EVALUATION_SECONDS / 20)
+            job.collectives.synchronize()
+    job.train(before)
+
+
+def other_sizes(job):
+    """AllReduces of many sizes, each some few times, as a check before a run makes them."""
+    gpu = job.collectives
+    for power in range(8, 29):
+        data = gpu.torch.ones((1 << power) // 4, device=gpu.device)
+        for _ in range(3):
+            gpu.dist.all_reduce(data)
+        gpu.synchronize()

@@ -22,7 +22,7 @@ class Job:
         self.rank, self.ranks = self.collectives.rank, self.collectives.ranks
         self.folder = folder
         self.is_victim = self.rank == victim
-        self.is_pytorch = library == "ddp"
+        self.is_pytorch = library in ("ddp", "gpu")
         self.steps = int(os.environ.get("FIELD_STEPS", "150"))
 
     def mark(self, what):

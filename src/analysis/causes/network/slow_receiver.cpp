@@ -135,8 +135,9 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
            count_of(seen.unread_samples, "sample"), format_duration(seen.limited_ns)),
        {}});
   finding.remedy =
-      "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), and "
-      "socket buffers that are too small for the path (net.ipv4.tcp_rmem)";
+      "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), what "
+      "its device computes (NCCL reads only what its kernel takes), and socket buffers that are too small for the path "
+      "(net.ipv4.tcp_rmem)";
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "analysis/stalls/hangs/launch_habits.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 
 #include "analysis/thresholds.h"
 
@@ -11,7 +13,9 @@ bool LaunchHabit::may_synchronise() const { return std::ranges::binary_search(be
 
 std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex member) {
   LaunchHabit habit;
-  std::vector<int64_t> ends_ns;
+  std::vector<Interval> synchronised;  // calls that a synchronisation ended
+  size_t ended_otherwise = 0;
+  int64_t otherwise_ns = std::numeric_limits<int64_t>::min();  // the last end of these
   int64_t first_open_ns = kForever;
   for (const uint32_t index : timeline.sequences_of(member)) {
     const CallSequence& sequence = timeline.sequences()[index];
@@ -25,13 +29,22 @@ std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex me
         }
         ++habit.launched;
         first_open_ns = std::min(first_open_ns, call.arrival_ns);
-      } else if (call.completion != Completion::kSync || call.end_ns() == kForever) {
+      } else if (call.end_ns() == kForever) {
         return std::nullopt;
+      } else if (call.completion != Completion::kSync) {
+        ++ended_otherwise;
+        otherwise_ns = std::max(otherwise_ns, call.end_ns());
       } else {
-        ends_ns.push_back(call.end_ns());
+        synchronised.push_back({call.arrival_ns, call.end_ns()});
       }
     }
   }
+  std::erase_if(synchronised, [&](const Interval& call) { return call.from_ns < otherwise_ns; });
+  if (first_open_ns < otherwise_ns || synchronised.size() < kSynchronisedToOthers * ended_otherwise) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> ends_ns;
+  std::ranges::transform(synchronised, std::back_inserter(ends_ns), &Interval::to_ns);
   std::ranges::sort(ends_ns);
   if (!ends_ns.empty() && first_open_ns < ends_ns.back()) {
     return std::nullopt;  // not all that it launches is ended by its next synchronisation

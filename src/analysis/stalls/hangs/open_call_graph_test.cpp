@@ -151,6 +151,7 @@ struct StepJob {
   std::vector<int> launched = {8, 3, 8, 8};  // in the last step, by rank
   int synchronises_after = kCalls;           // rank 1, in each step; and at the end
   bool returned = true;                      // rank 1's newest call
+  int ended_by_network = 0;                  // of rank 1's first calls
   OpenCallJob job = {};
 
   Collective call(int rank, int number, std::optional<int64_t> end_ns) const {
@@ -172,7 +173,12 @@ struct StepJob {
         const int64_t step_ns = kBegunNs + number / kCalls * kNsPerSecond;
         const bool early = rank == 1 && number % kCalls < synchronises_after && synchronises_after < kCalls;
         const int64_t early_ns = (synchronises_after - 1) * 20 * kNsPerMs + 15 * kNsPerMs;
-        job.source.accept(call(rank, number, step_ns + (early ? early_ns : 500 * kNsPerMs)));
+        Collective row = call(rank, number, step_ns + (early ? early_ns : 500 * kNsPerMs));
+        if (rank == 1 && number < ended_by_network) {
+          row.completion = Completion::kNetwork;
+          row.duration_ns = 5 * kNsPerMs;
+        }
+        job.source.accept(row);
       }
       const int mine = launched[static_cast<size_t>(rank)];
       for (int number = 0; number < mine; ++number) {
@@ -227,6 +233,18 @@ TEST(OpenCallGraph, ARankWhoseNewestCallHasNotReturnedIsInsideOfIt) {
 
 TEST(OpenCallGraph, WhereARankSynchronisesIsNotKnownOfAFewSteps) {
   StepJob steps{.steps = kFewestSynchronisations - 1};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
+}
+
+/// As PyTorch's do while it sets a job up.
+TEST(OpenCallGraph, FirstCallsThatNoSynchronisationEndedAreNotPartOfTheHabit) {
+  StepJob steps{.steps = 8, .ended_by_network = 2};
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kOutside);
+}
+
+/// Then some of its synchronisations are not seen as such.
+TEST(OpenCallGraph, WhereARankSynchronisesIsNotKnownIfManyCallsEndedOtherwise) {
+  StepJob steps{.ended_by_network = StepJob::kCalls};
   EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
 }
 

@@ -168,12 +168,23 @@ bool ends_are_to_come(const SearchState& search, const Instance& instance) {
   });
 }
 
+/// Nothing shows when calls of this communicator end, and the rank that came first went on to later calls: they return
+/// at once, and whether the device waited for the last rank is not known.
+bool first_went_on(const SearchState& search, const Instance& instance) {
+  const CallSequence& first = search.timeline.sequences()[instance.seen.front().sequence];
+  return !instance.completed() && instance.seen.front().open && first.last_ended_seq < 0 &&
+         instance.number + 1 < first.end_number();
+}
+
 /// Why lateness within a batch is not known to have cost anything; none where it has. Without a baseline of its step
 /// only long lateness has: CPUs run ahead of their devices, and not by the same time.
 std::optional<VerdictReason> reason_in_batch(const SearchState& search, const Instance& instance,
                                              const std::optional<StepLoss>& step) {
   if (instance.batch == BatchPart::kInside || ends_are_to_come(search, instance)) {
     return VerdictReason::kInBatch;
+  }
+  if (first_went_on(search, instance)) {
+    return VerdictReason::kEndUnknown;
   }
   if (instance.batch == BatchPart::kNone) {
     return std::nullopt;

@@ -32,18 +32,41 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
 }
 
 void CollectiveTracker::forget_event(ProcessState& process, uint64_t gpu_event) {
-  if (const auto found = process.events.find(gpu_event); found != process.events.end()) {
-    shares_.give_back(process.pid, UserShares::Kind::kGpuEvent, 1 + found->second.size());
-    process.events.erase(found);
+  if (process.events.erase(gpu_event) != 0) {
+    shares_.give_back(process.pid, UserShares::Kind::kGpuEvent, 1);
   }
 }
 
 /// Where the process has noted too many, this event completes no call: a later synchronisation does.
-void CollectiveTracker::note_event(ProcessState& process, uint64_t gpu_event, std::vector<EventId> calls) {
+void CollectiveTracker::note_event(ProcessState& process, uint64_t gpu_event, StreamPoint recorded) {
   forget_event(process, gpu_event);
-  if (shares_.take(process.pid, UserShares::Kind::kGpuEvent, 0, 1 + calls.size())) {
-    process.events.emplace(gpu_event, std::move(calls));
+  if (shares_.take(process.pid, UserShares::Kind::kGpuEvent, 0, 1)) {
+    process.events.emplace(gpu_event, recorded);
   }
+}
+
+/// The calls without an end that the stream had before this point. A list kept with each event would grow with the
+/// square of the calls that nothing waits for.
+std::vector<EventId> CollectiveTracker::launched_before(const ProcessState& process, StreamPoint point) {
+  std::vector<EventId> calls;
+  for (const auto& [event, live] : process.open.launched()) {
+    const auto since_ns = live->streams.find(point.stream);
+    if (live->launched_ns <= static_cast<int64_t>(point.time_ns) && since_ns != live->streams.end() &&
+        since_ns->second <= point.time_ns) {
+      calls.push_back(event);
+    }
+  }
+  return calls;
+}
+
+std::vector<EventId> CollectiveTracker::launched_on_any_stream(const ProcessState& process, uint64_t before_ns) {
+  std::vector<EventId> calls;
+  for (const auto& [event, live] : process.open.launched()) {
+    if (live->launched_ns <= static_cast<int64_t>(before_ns)) {
+      calls.push_back(event);
+    }
+  }
+  return calls;
 }
 
 void CollectiveTracker::on_sync(const st_sync& record) {
@@ -51,33 +74,23 @@ void CollectiveTracker::on_sync(const st_sync& record) {
     return;
   }
   ProcessState& process = state_of(record.header);
-  const auto launched_on = [&](uint64_t stream, bool any_stream) {
-    std::vector<EventId> events;
-    for (const auto& [event, live] : process.open.launched()) {
-      if (live->launched_ns <= static_cast<int64_t>(record.entry_ns) &&
-          (any_stream || live->streams.contains(stream))) {
-        events.push_back(event);
-      }
-    }
-    return events;
-  };
   switch (record.kind) {
     case ST_CALL_EVENT_RECORD:
-      note_event(process, record.event, launched_on(record.stream, false));
+      note_event(process, record.event, {record.stream, record.entry_ns});
       break;
     case ST_CALL_STREAM_WAIT_EVENT:
       if (const auto found = process.events.find(record.event); found != process.events.end()) {
-        for (const EventId event : found->second) {
-          OpenCall* live = process.open.find(event);
-          if (live != nullptr && live->streams.size() < kMostStreams) {
-            live->streams.insert(record.stream);
+        for (const EventId event : launched_before(process, found->second)) {
+          OpenCall& live = *process.open.find(event);
+          if (live.streams.size() < kMostStreams) {
+            live.streams.try_emplace(record.stream, record.entry_ns);
           }
         }
       }
       break;
     case ST_CALL_SYNC_EVENT:
       if (const auto found = process.events.find(record.event); found != process.events.end()) {
-        complete(process, found->second, record);
+        complete(process, launched_before(process, found->second), record);
         forget_event(process, record.event);
       }
       break;
@@ -90,10 +103,10 @@ void CollectiveTracker::on_sync(const st_sync& record) {
       }
       break;
     case ST_CALL_SYNC_STREAM:
-      complete(process, launched_on(record.stream, false), record);
+      complete(process, launched_before(process, {record.stream, record.entry_ns}), record);
       break;
     case ST_CALL_SYNC_DEVICE:
-      complete(process, launched_on(0, true), record);
+      complete(process, launched_on_any_stream(process, record.entry_ns), record);
       break;
     default:
       break;

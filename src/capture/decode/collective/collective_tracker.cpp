@@ -211,7 +211,7 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
   live.row.group_id = record.group_id;
   live.row.stack_id = stack_id;
   live.net_bytes = record.net_bytes;
-  live.streams.insert(record.stream);
+  live.streams.emplace(record.stream, 0);
   switch (spec.kind) {
     case ST_CALL_DATA:
       end_set_up(process, record.comm, Completion::kNetwork, record.last_net_ns);

@@ -79,6 +79,11 @@ class CollectiveTracker {
     std::optional<Communicator> new_comm;  // set at the entry of a call that makes one
     uint64_t parent = 0;
   };
+  /// What a stream had been given before this time (CLOCK_MONOTONIC).
+  struct StreamPoint {
+    uint64_t stream = 0;
+    uint64_t time_ns = 0;
+  };
   struct ProcessState {
     Library library = Library::kNccl;
     int32_t pid = 0;
@@ -86,7 +91,7 @@ class CollectiveTracker {
     std::set<uint64_t> destroyed;              // pointers of those that were destroyed: first to make room
     std::unordered_map<uint64_t, uint64_t> comm_by_nccl_hash;
     OpenCalls open;
-    std::unordered_map<uint64_t, std::vector<EventId>> events;         // GPU event → calls that it completes
+    std::unordered_map<uint64_t, StreamPoint> events;  // GPU event → where it was recorded
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
     size_t grouped = 0;                                                // sum of their sizes
     std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid
@@ -110,8 +115,10 @@ class CollectiveTracker {
   bool describe_end(ProcessState& process, const st_call_entry& record, Collective& row);
   void note_member(ProcessState& process, uint32_t tid, EventId event);
   void note_in_flight(ProcessState& process, uint32_t tid, InFlight call);
-  void note_event(ProcessState& process, uint64_t gpu_event, std::vector<EventId> calls);
+  void note_event(ProcessState& process, uint64_t gpu_event, StreamPoint recorded);
   void forget_event(ProcessState& process, uint64_t gpu_event);
+  static std::vector<EventId> launched_before(const ProcessState& process, StreamPoint point);
+  static std::vector<EventId> launched_on_any_stream(const ProcessState& process, uint64_t before_ns);
   bool add_open(ProcessState& process, OpenCall call);
   OpenCall take_open(ProcessState& process, EventId event);
   void deliver_open(ProcessState& process);

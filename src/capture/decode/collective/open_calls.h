@@ -22,7 +22,7 @@ struct OpenCall {
   bool launched = false;       // its call, and its group's, have returned
   int64_t launched_ns = 0;     // CLOCK_MONOTONIC
   uint64_t net_bytes = 0;      // of the process, at entry
-  std::set<uint64_t> streams;  // streams whose synchronisation completes it
+  std::map<uint64_t, uint64_t> streams;  // whose synchronisation completes it → since when, CLOCK_MONOTONIC
   uint64_t request = 0;        // MPI request whose wait completes it
 };
 
