@@ -81,7 +81,8 @@ inline constexpr int64_t kLongestCallsToHang = 2;
 /// they came after at most one in as many different numbers of calls: then a rank whose calls have no end, and which
 /// has never synchronised there, does not wait in a synchronisation.
 inline constexpr int64_t kFewestSynchronisations = 4;
-/// Calls that a synchronisation ended for each earlier one that ended otherwise, at least, of a rank whose habit is known.
+/// Minimum number of calls that a synchronisation ended for each earlier one that ended otherwise, of a rank whose
+/// habit is known.
 inline constexpr size_t kSynchronisedToOthers = 10;
 /// Minimum number of sampled gaps from which the typical wait is extrapolated to gaps that were not sampled.
 inline constexpr int64_t kSingleNodeSightings = 3;

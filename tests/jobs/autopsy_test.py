@@ -48,7 +48,7 @@ class Autopsy(Case):
         job = NetworkJob(self, "nccl")
         finding = self.hangs(job, lambda: job.cut(1), "partition", None)
         self.assertIn(1, (finding["link"]["src_rank"], finding["link"]["dst_rank"]))
-        # Which rank is cut off can be told only if both its neighbours had data on the way at that moment.
+        # Which rank is cut off is known only if both its neighbours had data on the way at that moment.
         self.assertIn(finding["culprit"] and finding["culprit"]["rank"], (None, 1))
 
     def test_mpi_a_stopped_rank(self):

@@ -56,14 +56,25 @@ TEST(Unobserved, AllCallsAreANote) {
   golden::expect_text(notes(report));
 }
 
-/// Calls on a GPU of a program that never synchronises: CPUs are apart, and nobody is known to have waited.
-TEST(Unobserved, ARankBehindOthersWhoseCallsHaveNoEndIsNotLate) {
-  const Report report = report_of(from_step(0, kLast, [](int rank, Collective& call) {
+Ending without_ends(int64_t late_ns) {
+  return from_step(0, kLast, [=](int rank, Collective& call) {
     leave_open(call);
     call.launch_ns = 20 * kNsPerUs;
-    call.timestamp_ns += rank == 2 ? 30 * kNsPerMs : 0;
-  }));
+    call.timestamp_ns += rank == 2 ? late_ns : 0;
+  });
+}
+
+/// Calls on a GPU of a program that never synchronises: CPUs are apart, and nobody is known to have waited.
+TEST(Unobserved, ARankBehindOthersThatGoOnIsNotLate) {
+  const Report report = report_of(without_ends(150 * kNsPerMs));
   EXPECT_TRUE(report.findings.empty()) << reported(report);
+}
+
+/// They may wait in a way that is not seen.
+TEST(Unobserved, ARankThatOthersDoNotGoOnWithoutIsLate) {
+  const Report report = report_of(without_ends(30 * kNsPerMs));
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  expect_culprit(report.findings[0], Cause::kLateRank, 2);
 }
 
 TEST(Unobserved, DoesNotHideTheHangBeforeIt) {

@@ -2,18 +2,26 @@
 #include "analysis/stalls/hangs/launch_habits.h"
 
 #include <algorithm>
-#include <iterator>
 #include <limits>
+#include <set>
 
 #include "analysis/thresholds.h"
 
 namespace stalltrace::analysis {
+namespace {
+
+struct Ended {
+  int64_t end_ns = 0;
+  int64_t arrival_ns = 0;
+};
+
+}  // namespace
 
 bool LaunchHabit::may_synchronise() const { return std::ranges::binary_search(before, launched); }
 
 std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex member) {
   LaunchHabit habit;
-  std::vector<Interval> synchronised;  // calls that a synchronisation ended
+  std::vector<Ended> ended;
   size_t ended_otherwise = 0;
   int64_t otherwise_ns = std::numeric_limits<int64_t>::min();  // the last end of these
   int64_t first_open_ns = kForever;
@@ -29,39 +37,46 @@ std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex me
         }
         ++habit.launched;
         first_open_ns = std::min(first_open_ns, call.arrival_ns);
-      } else if (call.end_ns() == kForever) {
+        continue;
+      }
+      if (call.end_ns() == kForever) {
         return std::nullopt;
-      } else if (call.completion != Completion::kSync) {
+      }
+      ended.push_back({.end_ns = call.end_ns(), .arrival_ns = call.arrival_ns});
+      if (call.completion != Completion::kSync) {
         ++ended_otherwise;
         otherwise_ns = std::max(otherwise_ns, call.end_ns());
-      } else {
-        synchronised.push_back({call.arrival_ns, call.end_ns()});
       }
     }
   }
-  std::erase_if(synchronised, [&](const Interval& call) { return call.from_ns < otherwise_ns; });
-  if (first_open_ns < otherwise_ns || synchronised.size() < kSynchronisedToOthers * ended_otherwise) {
-    return std::nullopt;
-  }
-  std::vector<int64_t> ends_ns;
-  std::ranges::transform(synchronised, std::back_inserter(ends_ns), &Interval::to_ns);
-  std::ranges::sort(ends_ns);
-  if (!ends_ns.empty() && first_open_ns < ends_ns.back()) {
+  std::ranges::sort(ended, {}, &Ended::end_ns);
+  if (!ended.empty() && first_open_ns < ended.back().end_ns) {
     return std::nullopt;  // not all that it launches is ended by its next synchronisation
   }
+  // Earlier calls show further places where it synchronises, but are no proof that there are no others.
+  std::set<int64_t> proven;
   int64_t synchronisations = 0;
-  for (size_t i = 0; i < ends_ns.size();) {
+  size_t proof = 0;
+  for (size_t i = 0; i < ended.size();) {
     const size_t first = i;
-    while (i < ends_ns.size() && ends_ns[i] - ends_ns[first] < kSameEndNs) {
+    bool later = true;
+    while (i < ended.size() && ended[i].end_ns - ended[first].end_ns < kSameEndNs) {
+      later = later && ended[i].arrival_ns >= otherwise_ns;
       ++i;
     }
-    ++synchronisations;
-    habit.before.push_back(static_cast<int64_t>(i - first));
+    const auto calls = static_cast<int64_t>(i - first);
+    habit.before.push_back(calls);
+    if (later) {
+      proven.insert(calls);
+      proof += i - first;
+      ++synchronisations;
+    }
   }
   std::ranges::sort(habit.before);
   habit.before.erase(std::unique(habit.before.begin(), habit.before.end()), habit.before.end());
   if (habit.launched == 0 || synchronisations < kFewestSynchronisations ||
-      static_cast<int64_t>(habit.before.size()) * kFewestSynchronisations > synchronisations) {
+      proof < kSynchronisedToOthers * ended_otherwise ||
+      static_cast<int64_t>(proven.size()) * kFewestSynchronisations > synchronisations) {
     return std::nullopt;
   }
   return habit;

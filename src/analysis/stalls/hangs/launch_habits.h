@@ -21,9 +21,9 @@ struct LaunchHabit {
 };
 
 /// None if the rank's habit is not known: fewer than kFewestSynchronisations, or after so many different numbers of
-/// calls that one more proves nothing; if a call outlasted a synchronisation; or if one without an end has not returned:
-/// the rank is inside of that. Of calls that ended otherwise, as those of a set-up do, some few are allowed
-/// (kSynchronisedToOthers), and the habit is that of the calls after them. Takes the time to sort the rank's calls.
+/// calls that one more proves nothing; if a call outlasted a synchronisation; or if one without an end has not
+/// returned: the rank is inside of that. Of calls that ended otherwise, as those of a set-up do, some few are allowed
+/// (kSynchronisedToOthers): only what came after them proves the habit. Takes the time to sort the rank's calls.
 std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex member);
 
 }  // namespace stalltrace::analysis

@@ -152,6 +152,7 @@ struct StepJob {
   int synchronises_after = kCalls;           // rank 1, in each step; and at the end
   bool returned = true;                      // rank 1's newest call
   int ended_by_network = 0;                  // of rank 1's first calls
+  bool ends_apart = true;                    // of these
   OpenCallJob job = {};
 
   Collective call(int rank, int number, std::optional<int64_t> end_ns) const {
@@ -176,7 +177,7 @@ struct StepJob {
         Collective row = call(rank, number, step_ns + (early ? early_ns : 500 * kNsPerMs));
         if (rank == 1 && number < ended_by_network) {
           row.completion = Completion::kNetwork;
-          row.duration_ns = 5 * kNsPerMs;
+          row.duration_ns = (ends_apart ? 5 : 45 - number * 20) * kNsPerMs;
         }
         job.source.accept(row);
       }
@@ -240,6 +241,13 @@ TEST(OpenCallGraph, WhereARankSynchronisesIsNotKnownOfAFewSteps) {
 TEST(OpenCallGraph, FirstCallsThatNoSynchronisationEndedAreNotPartOfTheHabit) {
   StepJob steps{.steps = 8, .ended_by_network = 2};
   EXPECT_EQ(steps.judge().root.kind, HangKind::kOutside);
+}
+
+/// Before these it synchronised there.
+TEST(OpenCallGraph, WhereARankSynchronisedBeforeCallsThatEndedOtherwiseIsKnown) {
+  StepJob steps{.steps = 8, .launched = {8, 2, 8, 8}, .ended_by_network = 2};
+  steps.ends_apart = false;  // one wait ended both
+  EXPECT_EQ(steps.judge().root.kind, HangKind::kTransfer);
 }
 
 /// Then some of its synchronisations are not seen as such.

@@ -168,12 +168,16 @@ bool ends_are_to_come(const SearchState& search, const Instance& instance) {
   });
 }
 
-/// Nothing shows when calls of this communicator end, and the rank that came first went on to later calls: they return
-/// at once, and whether the device waited for the last rank is not known.
+/// Nothing shows when calls of this communicator end, and the rank that came first called again before the last one
+/// came: its calls return at once, and whether its device waited is not known.
 bool first_went_on(const SearchState& search, const Instance& instance) {
-  const CallSequence& first = search.timeline.sequences()[instance.seen.front().sequence];
-  return !instance.completed() && instance.seen.front().open && first.last_ended_seq < 0 &&
-         instance.number + 1 < first.end_number();
+  const Arrival& first = instance.seen.front();
+  const Call* next = search.timeline.sequences()[first.sequence].call_at(instance.number + 1);
+  const auto has_ends = [&](const Arrival& seen) {
+    return search.timeline.sequences()[seen.sequence].last_ended_seq >= 0;
+  };
+  return first.open && next != nullptr && next->arrival_ns < instance.last_arrival_ns &&
+         std::ranges::none_of(instance.seen, has_ends);
 }
 
 /// Why lateness within a batch is not known to have cost anything; none where it has. Without a baseline of its step

@@ -83,7 +83,7 @@ void CollectiveTracker::on_sync(const st_sync& record) {
         for (const EventId event : launched_before(process, found->second)) {
           OpenCall& live = *process.open.find(event);
           if (live.streams.size() < kMostStreams) {
-            live.streams.try_emplace(record.stream, record.entry_ns);
+            live.streams.try_emplace(record.stream, record.header.time_ns);
           }
         }
       }

@@ -91,7 +91,7 @@ class CollectiveTracker {
     std::set<uint64_t> destroyed;              // pointers of those that were destroyed: first to make room
     std::unordered_map<uint64_t, uint64_t> comm_by_nccl_hash;
     OpenCalls open;
-    std::unordered_map<uint64_t, StreamPoint> events;  // GPU event → where it was recorded
+    std::unordered_map<uint64_t, StreamPoint> events;                  // GPU event → where it was recorded
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
     size_t grouped = 0;                                                // sum of their sizes
     std::unordered_map<uint32_t, InFlight> in_flight;                  // by tid

@@ -19,11 +19,11 @@ namespace stalltrace::capture {
 struct OpenCall {
   Collective row;
   bool delivered = false;
-  bool launched = false;       // its call, and its group's, have returned
-  int64_t launched_ns = 0;     // CLOCK_MONOTONIC
-  uint64_t net_bytes = 0;      // of the process, at entry
+  bool launched = false;                 // its call, and its group's, have returned
+  int64_t launched_ns = 0;               // CLOCK_MONOTONIC
+  uint64_t net_bytes = 0;                // of the process, at entry
   std::map<uint64_t, uint64_t> streams;  // whose synchronisation completes it → since when, CLOCK_MONOTONIC
-  uint64_t request = 0;        // MPI request whose wait completes it
+  uint64_t request = 0;                  // MPI request whose wait completes it
 };
 
 class OpenCalls {
