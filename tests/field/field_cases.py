@@ -83,7 +83,8 @@ def read_options():
 def main():
     options = read_options()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the jobs are ended
-    rows = [row for row in (GPU_ROWS if options.gpu else ROWS) if not options.only or any(fnmatch.fnmatch(row.name, pattern) for pattern in options.only)]
+    table = GPU_ROWS if options.gpu else ROWS
+    rows = [row for row in table if not options.only or any(fnmatch.fnmatch(row.name, pattern) for pattern in options.only)]
     if options.list or not rows:
         print("\n".join(row.name for row in rows) or f"no case has a name like {options.only}")
         return 0 if rows else 2

@@ -267,6 +267,7 @@ def of_gpu():
         row("killed", Finds("dead_rank", 1, words="signal 9"), "leaves_by_killed", victim=1),
         row("late_rank", Finds("late_rank", 1, words="sleeping", live=True), "sleeps_each_step", victim=1),
         row("late_rank_synchronized", Finds("late_rank", 1, words="sleeping", live=True), "copies_wait", victim=1),
+        row("late_loader", Finds("late_rank", 1, words="sleeping|waiting", evidence=late_worker), "loader_is_late", victim=1, steps=300),
         row("late_loader_run", Finds("late_rank", 1, words="sleeping|waiting", evidence=late_worker), "loader_is_late", victim=1, steps=300,
             start="torchrun", under="run"),
         row("slow_device", Finds("slow_device|late_rank", 1), "device_is_slow", victim=1),
@@ -276,7 +277,7 @@ def of_gpu():
         stays_away("busy_loop_run", Finds(STUCK, 1, words=loop), "computes_for_ever", 1, start="torchrun", under="run"),
         stays_away("groups_in_another_order", Finds(f"{STUCK}|mismatched_collective", 1, live=True), "groups_in_another_order", 1),
         stays_away("barrier_on_one_rank", Finds(f"mismatched_collective|{STUCK}", None, live=True), "barrier_on_one_rank", 0),
-        stays_away("device_never_ends", Finds(".*", 1, live=True), "device_never_ends", 1, ends_after=12),
+        stays_away("device_never_ends", Finds(f"slow_device|{STUCK}", 1, live=True), "device_never_ends", 1, ends_after=12),
     ]
 
 

@@ -15,6 +15,8 @@ FLOAT32, SUM = 7, 0
 class Gloo:
     """PyTorch's default process group."""
 
+    device = "cpu"
+
     def __init__(self, folder):
         import torch
         import torch.distributed as dist

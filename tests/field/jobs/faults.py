@@ -210,7 +210,7 @@ def groups_in_another_order(job):
             job.mark("fault")
             order = groups[::-1]
         for group in order:
-            dist.all_reduce(torch.ones(1000, device=getattr(job.collectives, "device", "cpu")), group=group)
+            dist.all_reduce(torch.ones(1000, device=job.collectives.device), group=group)
         time.sleep(0.005)
 
 
@@ -228,7 +228,7 @@ def device_is_slow(job):
 
 
 def device_never_ends(job):
-    """A kernel of the victim's runs for a minute and a half; its program calls on until it needs a result."""
+    """The victim's device is given work for a minute and a half; its program stands still once the device's queue is full."""
     def spin():
         for _ in range(60):
             job.collectives.compute(1.5)

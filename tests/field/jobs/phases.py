@@ -116,7 +116,7 @@ def groups_in_turns(job):
 
     def before(step):
         for _ in range(3):
-            dist.all_reduce(torch.ones(5000, device=getattr(job.collectives, "device", "cpu")), group=mine)
+            dist.all_reduce(torch.ones(5000, device=job.collectives.device), group=mine)
     job.train(before)
 
 
@@ -176,7 +176,7 @@ def saves_at_the_end(job):
 
 
 def runs_ahead(job):
-    """Nothing waits for the device but the end: calls are hundreds of milliseconds ahead of it."""
+    """Nothing waits for the device but the end."""
     gpu = job.collectives
     for _ in range(job.steps):
         gpu.optimizer.zero_grad()
