@@ -48,7 +48,9 @@ targets=()
 
 scripts/install_packages.sh || fail
 echo "building"
+began=$SECONDS
 scripts/build.sh default "${targets[@]}" || fail
+echo "  $((SECONDS - began)) s"
 
 results=$PWD/build/test-results
 rm -rf "$results"
@@ -61,8 +63,10 @@ run() {
   local name=$1
   shift
   echo "running the $name tests"
+  local began=$SECONDS
   ctest --test-dir build --no-tests=ignore --output-on-failure --output-junit "$results/ctest-$name.xml.ctest" "$@" \
     >"$results/$name.log" 2>&1 || { grep -v '^ *Start' "$results/$name.log" | tail -n 150; }
+  echo "  $((SECONDS - began)) s"
   [[ -s $results/ctest-$name.xml.ctest ]] || {
     echo "the $name tests ended without a report"
     fail
