@@ -22,6 +22,21 @@ int64_t queue_ns(const Instance& instance) {
   return (instance.by_device ? instance.last_arrival_ns : instance.completion_ns) - called_ns;
 }
 
+/// Where ends are unseen: how long a rank was away from its next call at most. A CPU that is ahead of its device by as
+/// much as the queue of launches holds waits inside of a call until the device goes on.
+int64_t longest_pause_ns(const Timeline& timeline, const CallSequence& sequence) {
+  int64_t longest_ns = 0;
+  for (size_t i = 1; sequence.ends_unseen() && i < sequence.calls.size(); ++i) {
+    const Call& call = sequence.calls[i];
+    const Call& before = sequence.calls[i - 1];
+    const int64_t number = sequence.first_number() + static_cast<int64_t>(i) - 1;
+    if (call.present && before.present && !is_warming_up(timeline.groups()[sequence.group], number)) {
+      longest_ns = std::max(longest_ns, call.arrival_ns - before.arrival_ns);
+    }
+  }
+  return longest_ns;
+}
+
 }  // namespace
 
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
@@ -44,6 +59,10 @@ Baselines Baselines::learn(const Timeline& timeline) {
     std::optional<BaselineSample> spreads;
     std::optional<BaselineSample> pair_waits;  // a Recv waits for its Send by design
     OfGroup& known = baselines.groups_[group];
+    for (const uint32_t sequence : timeline.groups()[group].sequences) {
+      known.longest_queue_ns =
+          std::max(known.longest_queue_ns, longest_pause_ns(timeline, timeline.sequences()[sequence]));
+    }
     for_each_instance(timeline, group, instance, [&] {
       if (counts_for_baseline(timeline, instance)) {
         transfers[timeline.signature(instance.signature).baseline_class].add(instance.transfer_ns());

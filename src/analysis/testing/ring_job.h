@@ -19,7 +19,9 @@ inline constexpr uint64_t kAlive = 3;  // cookie of a keep-alive to the next ran
 
 /// The ring's connections, two ends at each rank, each with a parallel keep-alive. Rank 2 closes its end of the
 /// connection from rank 1 at `closed_ns`.
-inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std::nullopt) {
+/// Rank 2 closes its end of the connection from rank 1 at `closed_ns`, rank 1 its own end at `given_up_ns`.
+inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std::nullopt,
+                    std::optional<int64_t> given_up_ns = std::nullopt) {
   for (int rank = 0; rank < kRanks; ++rank) {
     const int next = (rank + 1) % kRanks;
     const int previous = (rank + kRanks - 1) % kRanks;
@@ -31,7 +33,7 @@ inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std
       row.destination = {address(peer), dials ? port : client};
       row.opened_ns = kOriginNs;
       row.thread_name = thread;
-      row.closed_ns = rank == 2 && cookie == kIn ? closed_ns : std::nullopt;
+      row.closed_ns = rank == 2 && cookie == kIn ? closed_ns : rank == 1 && cookie == kOut ? given_up_ns : std::nullopt;
       source.accept(row);
     };
     end(kOut, next, true, 50'000, "NCCL Progress 0");

@@ -7,9 +7,11 @@ namespace stalltrace::analysis {
 namespace {
 
 /// An open call means a hang only if no rank ended a later call on that communicator, the rank did not leave it, and
-/// ends are observable at all.
+/// its end is observable: as those of earlier calls were, or by its return.
 bool inside(const Group& group, const CallSequence& sequence, int64_t number) {
-  return !sequence.destroyed && !sequence.ends_unseen() && group.last_ended_number < number;
+  const bool observable =
+      !sequence.ends_unseen() || (number == sequence.end_number() - 1 && sequence.stays_in_newest());
+  return !sequence.destroyed && observable && group.last_ended_number < number;
 }
 
 /// True if its absence was observed for long enough: its node's agent would have seen its arrival or its process's end.

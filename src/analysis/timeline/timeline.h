@@ -142,6 +142,11 @@ struct CallSequence {
   [[nodiscard]] bool ends_unseen() const {
     return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_open_ns >= kHangNs;
   }
+  /// True if its newest call has not returned, while the one before it did: the rank is inside of the call itself,
+  /// whether ends are observable or not.
+  [[nodiscard]] bool stays_in_newest() const {
+    return calls.size() > 1 && calls.back().is_open() && !calls.back().launched && calls[calls.size() - 2].launched;
+  }
   /// True if calls were made and nothing reports when any of them ended.
   [[nodiscard]] bool ends_unobserved() const {
     return last_ended_seq < 0 && !calls.empty() && first_open_ns == kForever;

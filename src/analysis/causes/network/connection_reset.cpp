@@ -104,7 +104,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (!stall.hung() && stall.part() != StallPart::kAbsent) {
     return;
   }
-  const std::vector<FlowIndex> flows = flows_of(context, stall);
+  const std::vector<FlowIndex> flows = flows_of(context, stall, kResetBeforeNs);  // a reset closes at once
   const std::set<FlowIndex> refused = refused_flows(context.evidence);
   const Ends ends(context);
   const bool all_recorded = context.timeline.groups()[stall.group].all_took_part;

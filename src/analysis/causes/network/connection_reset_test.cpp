@@ -30,6 +30,21 @@ TEST(ConnectionReset, TheFirstResetBeforeAnyDeathIsTheCause) {
   }
 }
 
+/// A rank gets a reset between two calls and closes the connection; it gives up in the next call, as its watchdog says.
+TEST(ConnectionReset, MayCloseTheConnectionBeforeTheCallThatHangs) {
+  MemorySource source;
+  Ending ending = short_hang();
+  ending.process = [](int rank, Process& process) {
+    if (rank == 1) {
+      fail_at(process, kLastArrivalNs + 2 * kNsPerSecond);
+    }
+  };
+  fill(source, ending);
+  connect(source, std::nullopt, kLastArrivalNs - 2 * kNsPerMs);
+  source.accept(event_of(1, TcpEventKind::kResetReceived, kLastArrivalNs - 2 * kNsPerMs));
+  expect_link(only(source), Cause::kConnectionReset, 1, 2);
+}
+
 /// All ranks on one host fail within 8 ms of a reset, without a visible hang. The reset ended them unless the other end
 /// had closed before.
 TEST(ConnectionReset, MayEndTheJobAtOnce) {

@@ -79,12 +79,17 @@ void add_steps(const AnalysisContext& context, const CauseGroup& group, Finding&
 }
 
 void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  finding.summary = fmt::format(
-      "Ranks wait for each other in different calls, a deadlock{}: {}.",
-      group.location.culprit == kNoMember
-          ? ""
-          : fmt::format(" ({} is in one that the others are not in)", context.cluster.describe(group.location.culprit)),
-      cost_text(group));
+  finding.summary =
+      fmt::format("Ranks wait for each other in different calls, a deadlock{}: {}.",
+                  group.location.culprit == kNoMember
+                      ? ""
+                      : fmt::format(" ({} differs from the others)", context.cluster.describe(group.location.culprit)),
+                  cost_text(group));
+  const auto launched = [&](const HangStep& step) { return context.timeline.sequences()[step.sequence].ends_unseen(); };
+  if (std::ranges::any_of(nearest(group).root().path,
+                          launched)) {  // that these are what their devices hang in is concluded
+    finding.confidence = std::min(finding.confidence, kLaunchOrderConfidence);
+  }
   finding.remedy = fmt::format("let all ranks call collectives of several communicators in one order, and {}",
                                advice_for(library_of(context.timeline, group.stalls.front()->group)).group_calls);
 }

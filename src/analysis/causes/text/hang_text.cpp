@@ -99,7 +99,10 @@ std::string step_text(const AnalysisContext& context, const HangStep& step) {
       missing.push_back(other.member);
     }
   }
-  return fmt::format("{} is inside {}{}", context.cluster.describe(step.member), call_text(context, step),
+  const Call* call = sequence.call_at(step.number);
+  const bool launched = sequence.ends_unseen() && call != nullptr && call->launched;
+  return fmt::format("{} {} {}{}", context.cluster.describe(step.member), launched ? "first launched" : "is inside",
+                     call_text(context, step),
                      missing.empty() ? std::string() : ", waiting for " + names_of(context, missing));
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/stalls/hangs/launch_habits.h"
+#include "analysis/stalls/hangs/launch_order.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -13,9 +14,16 @@ namespace {
 constexpr int64_t kInstancesLookedBack = 4096;  // for a mismatch; more calls are never in flight at once
 constexpr size_t kMostNewestCalls = 16;         // ranks of one group that hang have few different newest calls
 
-/// The oldest of the open calls at the end of a sequence.
+/// The oldest of the open calls at the end of a sequence. Where ends are not observable, only one that has not returned
+/// counts.
 std::optional<int64_t> oldest_open(const CallSequence& sequence) {
   std::optional<int64_t> oldest;
+  if (sequence.destroyed || sequence.continued) {
+    return oldest;
+  }
+  if (sequence.ends_unseen()) {
+    return sequence.stays_in_newest() ? std::optional(sequence.end_number() - 1) : oldest;
+  }
   for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend(); ++call) {
     if (!call->present || call->end_ns() != kForever) {
       break;
@@ -25,16 +33,25 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
     }
     oldest = sequence.end_number() - 1 - (call - sequence.calls.rbegin());
   }
-  return sequence.destroyed || sequence.ends_unseen() || sequence.continued ? std::nullopt : oldest;
+  return oldest;
 }
 
 }  // namespace
 
 OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster, const JobEnds& ends)
     : timeline_(timeline), cluster_(cluster), ends_(ends), open_calls_(cluster.members().size()) {
+  // A rank that is inside of a call which does not return, and of whose calls no end is seen, waits there for its
+  // device. Which of the calls before is the one that the device does not end is not known.
+  std::set<MemberIndex> held_in_call;
+  for (const CallSequence& sequence : timeline.sequences()) {
+    if (sequence.ends_unseen() && sequence.stays_in_newest()) {
+      held_in_call.insert(sequence.member);
+    }
+  }
   for (uint32_t index = 0; index < timeline.sequences().size(); ++index) {
     const CallSequence& sequence = timeline.sequences()[index];
-    if (const std::optional<int64_t> open = oldest_open(sequence)) {
+    const std::optional<int64_t> open = oldest_open(sequence);
+    if (open && (!held_in_call.contains(sequence.member) || !sequence.call_at(*open)->launched)) {
       open_calls_[sequence.member].push_back({sequence.member, index, *open});
     }
   }
@@ -372,8 +389,13 @@ HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {
   if (leads_back(instance, instance, root.path, visited)) {
     root.kind = HangKind::kCycle;
     root.member = odd_one_of(root.path);
+    return root;
   }
-  return root;
+  const bool held = std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
+    const CallSequence& sequence = timeline_.sequences()[seen.sequence];
+    return sequence.ends_unseen() && sequence.stays_in_newest();
+  });
+  return held ? different_launch_order(timeline_, instance) : HangRoot{};
 }
 
 std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t number) const {

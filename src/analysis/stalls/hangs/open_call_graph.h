@@ -34,7 +34,8 @@ class OpenCallGraph {
   [[nodiscard]] HangRoot behind(const Instance& instance, Interval window) const;
   /// For an instance that all ranks have entered: one rank waits in an older call of another communicator, which all
   /// have entered as well and in which another rank waits for this instance. The ranks called in different orders.
-  /// kNone if there is no such cycle.
+  /// Where no ends are seen and a rank is inside of a call that does not return, different_launch_order(). kNone if
+  /// there is no such cycle.
   [[nodiscard]] HangRoot order_cycle(const Instance& instance) const;
   /// The one rank of the group's job attempt that has stopped in the middle of a step: it has launched calls that all
   /// of their ranks have launched, and not the next one, which others wait in for `window`, and it does not wait in a
