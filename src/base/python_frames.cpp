@@ -27,7 +27,7 @@ std::string text_of(std::string_view function, std::string_view file, std::optio
 }
 
 std::string_view file_name(const PythonFrame& frame) {
-  return std::string_view(frame.file).substr(frame.file.rfind('/') + 1);
+  return base_name(frame.file);
 }
 
 }  // namespace

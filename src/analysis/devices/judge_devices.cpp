@@ -213,7 +213,7 @@ class Judge {
   }
 
   static std::string quote(const KernelMessage& message) {
-    return fmt::format("{}:{}: {}", message.file.substr(message.file.rfind('/') + 1), message.line,
+    return fmt::format("{}:{}: {}", base_name(message.file), message.line,
                        message.text.substr(0, kLongestQuote));
   }
 

@@ -103,7 +103,7 @@ class ErrorJudge {
   }
 
   void add_evidence(const std::vector<Failed>& failed, Finding& finding) const {
-    for (size_t i = 0; i < std::min(failed.size(), kRanksListed); ++i) {
+    for (size_t i = 0; i < std::min(failed.size(), kLinesListed); ++i) {
       const Failed& one = failed[i];
       const std::string who = one.rank != nullptr
                                   ? rank_text(newest_, *one.comm, *one.rank)

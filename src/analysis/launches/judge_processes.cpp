@@ -142,7 +142,7 @@ class ProcessJudge {
                    "{} did not answer to NCCL's RAS{}: stopped, just ended, or out of reach; which of these it "
                    "is RAS does not show.",
                    capitalised(who), again ? ", in two reports" : "");
-    for (size_t i = 0; i < std::min(processes.size(), kRanksListed); ++i) {
+    for (size_t i = 0; i < std::min(processes.size(), kLinesListed); ++i) {
       const Gone& process = processes[i];
       finding.evidence.push_back(
           {"log_line",
