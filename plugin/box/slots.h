@@ -14,8 +14,8 @@
 
 namespace stalltrace::plugin {
 
-/// Claims a slot for a new event, which starts as a copy of `initial` with its own id; nullptr if every slot is taken. No
-/// other thread sees it before it is published.
+/// Claims a slot for a new event, which starts as a copy of `initial` with its own id; nullptr if every slot is taken.
+/// No other thread sees it before it is published.
 Event* claim(Box& box, const Event& initial);
 void publish(Event& slot);
 

@@ -31,6 +31,8 @@
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/communicator_names.h"
 #include "analysis/traces/judge_traces.h"

@@ -26,9 +26,7 @@ std::string text_of(std::string_view function, std::string_view file, std::optio
   return text + ')';
 }
 
-std::string_view file_name(const PythonFrame& frame) {
-  return base_name(frame.file);
-}
+std::string_view file_name(const PythonFrame& frame) { return base_name(frame.file); }
 
 }  // namespace
 

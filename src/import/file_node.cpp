@@ -15,7 +15,9 @@ int64_t modified_ns(const std::string& path) {
 }
 
 Node FileNodes::make(const std::string& path, std::string_view format, const std::string& host) {
-  Node node{.name = host.empty() ? std::string(base_name(path)) : host, .hostname = host, .agent_version = std::string(format)};
+  Node node{.name = host.empty() ? std::string(base_name(path)) : host,
+            .hostname = host,
+            .agent_version = std::string(format)};
   node.started_ns = modified_ns(path);
   node.ended_ns = node.started_ns;
   node.node_id = make_node_id(path + host, format, node.started_ns);

@@ -14,7 +14,8 @@ constexpr std::array kCauses{
     STALLTRACE_CAUSES(STALLTRACE_NAME)
 #undef STALLTRACE_NAME
 };
-constexpr std::array<std::string_view, kSeverities.size()> kSeverityNames{"waiting", "low", "medium", "high", "critical"};
+constexpr std::array<std::string_view, kSeverities.size()> kSeverityNames{"waiting", "low", "medium", "high",
+                                                                          "critical"};
 
 }  // namespace
 

@@ -6,7 +6,8 @@
 #include <tuple>
 
 #include "analysis/launches/judge_parts.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

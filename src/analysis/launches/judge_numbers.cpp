@@ -10,7 +10,8 @@
 #include "analysis/advice.h"
 #include "analysis/launches/compare_launches.h"
 #include "analysis/launches/judge_parts.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/order.h"
 #include "base/clock.h"
 #include "base/text.h"
 

@@ -7,7 +7,8 @@
 
 #include "analysis/launches/judge_parts.h"
 #include "analysis/rank_numbers.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -41,8 +41,7 @@ Coverage Coverage::both(const Coverage& other) const {
 Coverage Coverage::either(const Coverage& other) const {
   std::vector<TimeRange> all;
   all.reserve(parts_.size() + other.parts_.size());
-  std::ranges::merge(parts_, other.parts_, std::back_inserter(all), {}, &TimeRange::from_ns,
-                     &TimeRange::from_ns);
+  std::ranges::merge(parts_, other.parts_, std::back_inserter(all), {}, &TimeRange::from_ns, &TimeRange::from_ns);
   return Coverage(all);
 }
 

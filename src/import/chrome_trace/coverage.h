@@ -26,7 +26,7 @@ class Coverage {
   [[nodiscard]] int64_t before_ns(int64_t time_ns) const;
 
   std::vector<TimeRange> parts_;  // disjoint, in order
-  std::vector<int64_t> sums_;         // covered by the parts before each
+  std::vector<int64_t> sums_;     // covered by the parts before each
 };
 
 }  // namespace stalltrace::import

@@ -170,8 +170,8 @@ class Import {
       }
       ++row.calls;
       row.total_ns = std::min(row.total_ns + duration_ns, kLongestSumNs);
-      row.exposed_ns = std::min(row.exposed_ns + duration_ns - compute.covered_ns(one.time.from_ns, one.time.to_ns),
-                                kLongestSumNs);
+      row.exposed_ns =
+          std::min(row.exposed_ns + duration_ns - compute.covered_ns(one.time.from_ns, one.time.to_ns), kLongestSumNs);
       row.shortest_ns = std::min(row.shortest_ns, duration_ns);
       row.longest_ns = std::max(row.longest_ns, duration_ns);
     }

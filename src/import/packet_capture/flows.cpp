@@ -154,8 +154,8 @@ void Flows::take_data(Direction& direction, const Direction& other, const TcpSeg
 }
 
 /// [begin, end) was sent before, or is a hole.
-void Flows::take_again(Direction& direction, const Direction& other, int64_t begin, int64_t end, const TcpSegment& segment,
-                       Now now) {
+void Flows::take_again(Direction& direction, const Direction& other, int64_t begin, int64_t end,
+                       const TcpSegment& segment, Now now) {
   PacketFlow& row = direction.row;
   const auto hole =
       std::ranges::find_if(direction.holes, [&](const Hole& one) { return begin < one.end && one.begin < end; });

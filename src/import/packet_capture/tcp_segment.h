@@ -45,6 +45,6 @@ struct IcmpError {
 
 /// Nothing if it is of another kind, a later fragment, or too short.
 std::variant<std::monostate, TcpSegment, IcmpError> read_packet(std::string_view bytes, uint32_t link_type,
-                                                             uint64_t size_bytes);
+                                                                uint64_t size_bytes);
 
 }  // namespace stalltrace::import

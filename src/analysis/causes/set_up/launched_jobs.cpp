@@ -14,7 +14,7 @@
 #include "analysis/evidence/flows.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/hangs/job_ends.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/set_up.h"
 #include "base/net/loopback.h"
 #include "base/text.h"
 #include "model/events/loss_sources.h"

@@ -6,6 +6,9 @@
 #include <set>
 
 #include "analysis/stalls/hangs/launch_habits.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

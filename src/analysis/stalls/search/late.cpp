@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "analysis/stalls/search/step_lateness.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/numbers/median.h"
 
 namespace stalltrace::analysis {

@@ -9,6 +9,9 @@
 
 #include "analysis/stalls/search/late.h"
 #include "analysis/stalls/search/transfer.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 

@@ -318,7 +318,8 @@ bool CollectiveTracker::end_init(ProcessState& process, const st_call_return& re
                                  OpenCall& live) {
   const st_call_spec& spec = call_table()[record.row].spec;
   const int32_t nranks = call.new_comm->nranks.value_or(0);
-  const bool left_out = spec.kind == ST_CALL_COMM_SPLIT && call.new_comm->split_color == kNcclSplitNoColor && spec.color;
+  const bool left_out =
+      spec.kind == ST_CALL_COMM_SPLIT && call.new_comm->split_color == kNcclSplitNoColor && spec.color;
   const bool no_member = spec.kind == ST_CALL_COMM_INIT_ALL && nranks <= 0;
   const uint64_t made = spec.kind == ST_CALL_WORLD_INIT ? process.job.mpi_world : record.value;
   if (accepted(record) && made != 0 && !left_out && !no_member) {

@@ -177,10 +177,9 @@ Json evidence_of(const Evidence& evidence) {
 
 /// The finding's most expensive call, which `why` takes.
 std::optional<EventId> call_in(const Finding& finding) {
-  const auto calls = std::ranges::find_if(
-      finding.evidence, [](const Evidence& one) {
-        return one.kind == EventTraits<Collective>::kTable && !one.events.empty();
-      });
+  const auto calls = std::ranges::find_if(finding.evidence, [](const Evidence& one) {
+    return one.kind == EventTraits<Collective>::kTable && !one.events.empty();
+  });
   return calls == finding.evidence.end() ? std::nullopt : std::optional(calls->events.front());
 }
 

@@ -143,21 +143,22 @@ Json output() {
   for (const Severity severity : kSeverities | std::views::reverse) {
     severities.push_back(schema::required(std::string(to_text(severity)), schema::integer()));
   }
-  return schema::object(fields(
-      {{schema::required("recordings", schema::list_of(recording)),
-        schema::required("recordings_total", schema::integer()),
-        schema::required("healthy", schema::one_of({"yes", "no", "not_known"}, "no: there are findings")),
-        schema::optional("findings", schema::object(std::move(severities))), schema::optional("ranks", schema::integer("that were recorded")),
-        schema::optional("collectives", schema::integer("calls of all ranks")),
-        schema::optional("judged_collectives", schema::integer()), schema::optional("recorded", range_schema()),
-        schema::optional("duration_s", schema::number()), schema::optional("lost_events", schema::integer()),
-        schema::optional("job_attempts", schema::integer("restarts, and other jobs")),
-        schema::optional("notes", schema::list_of(report_text_schema(),
-                                                  "limits of what can be known: missing ranks, "
-                                                  "clock errors, losses")),
-        schema::optional("notes_total", schema::integer())},
-       page_fields("nodes", node_schema()),
-       {next_field()}}));
+  return schema::object(
+      fields({{schema::required("recordings", schema::list_of(recording)),
+               schema::required("recordings_total", schema::integer()),
+               schema::required("healthy", schema::one_of({"yes", "no", "not_known"}, "no: there are findings")),
+               schema::optional("findings", schema::object(std::move(severities))),
+               schema::optional("ranks", schema::integer("that were recorded")),
+               schema::optional("collectives", schema::integer("calls of all ranks")),
+               schema::optional("judged_collectives", schema::integer()), schema::optional("recorded", range_schema()),
+               schema::optional("duration_s", schema::number()), schema::optional("lost_events", schema::integer()),
+               schema::optional("job_attempts", schema::integer("restarts, and other jobs")),
+               schema::optional("notes", schema::list_of(report_text_schema(),
+                                                         "limits of what can be known: missing ranks, "
+                                                         "clock errors, losses")),
+               schema::optional("notes_total", schema::integer())},
+              page_fields("nodes", node_schema()),
+              {next_field()}}));
 }
 
 }  // namespace
