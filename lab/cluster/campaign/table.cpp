@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
 #include "base/numbers/median.h"
 
 namespace stalltrace::lab {
@@ -195,8 +196,6 @@ std::string overall_text(const Counts& total) {
   return text + "\n";
 }
 
-Json optional(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 Json counts_json(const Counts& counts) {
   return {{"draws", counts.draws},
           {"right", counts.of(DrawVerdict::kRight)},
@@ -204,10 +203,10 @@ Json counts_json(const Counts& counts) {
           {"wrong", counts.of(DrawVerdict::kWrong)},
           {"costless", counts.of(DrawVerdict::kCostless)},
           {"failed", counts.of(DrawVerdict::kFailed)},
-          {"median_latency_ms", optional(median_of(counts.latencies_ms))},
+          {"median_latency_ms", or_null(median_of(counts.latencies_ms))},
           {"named_live", counts.latencies_ms.size()},
           {"draws_false_live", counts.live_false},
-          {"median_cost_error", optional(median_of(counts.cost_errors))},
+          {"median_cost_error", or_null(median_of(counts.cost_errors))},
           {"costs_judged", counts.cost_errors.size()},
           {"costs_within_20_percent", counts.costs_within()}};
 }
