@@ -159,6 +159,37 @@ static __always_inline u64 cookie_of(struct pt_regs* ctx) {
   return cookie ? *cookie : 0;
 }
 
+// Whether a call at this stack pointer is made inside the thread's call in flight. C++ calls without a return probe
+// don't call each other: a new one means that the last one is over.
+static __always_inline bool is_nested(const struct call_in_flight* flight, const volatile struct st_call_spec* spec,
+                                      u64 stack_pointer, u32 row) {
+  if (!flight->stack_pointer || spec->entry_only || calls[flight->row & (ST_MAX_CALLS - 1)].entry_only) {
+    return false;
+  }
+  // Deeper on the stack, or a tail call into another function: nested. Otherwise the outer call ended without an
+  // observed return (longjmp, an exception).
+  return stack_pointer < flight->stack_pointer || (stack_pointer == flight->stack_pointer && row != flight->row);
+}
+
+// From here on it is the thread's call in flight.
+static __always_inline void begin_call(struct call_in_flight* flight, const volatile struct st_call_spec* spec,
+                                       const struct st_arguments* arguments, u64 cookie, u64 stack_pointer, u64 now) {
+  flight->stack_pointer = stack_pointer;
+  flight->entry_ns = now;
+  flight->row = cookie & (ST_MAX_CALLS - 1);
+  flight->room = ST_ROOM_NOT_ASKED;
+  flight->int_handles = (cookie & ST_COOKIE_INT_HANDLES) != 0;
+  flight->comm =
+      spec->options ? user_u64(argument(arguments, 1)) : handle_argument(arguments, spec->comm, flight->int_handles);
+  flight->stream = argument(arguments, spec->stream);
+  flight->event = argument(arguments, spec->event);
+  flight->nranks = (u32)argument(arguments, spec->nranks);
+  flight->out_address = argument(arguments, spec->new_comm ?: spec->out);
+  flight->requests = argument(arguments, spec->request);
+  flight->done_address = argument(arguments, spec->done);
+  flight->indices_address = argument(arguments, spec->indices);
+}
+
 static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
   const struct st_registers* registers = (const struct st_registers*)ctx;
   const u64 cookie = cookie_of(ctx);
@@ -182,13 +213,8 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
     return 0;
   }
   const u64 stack_pointer = ST_STACK_POINTER(registers);
-  // C++ calls without a return probe don't call each other: a new one means that the last one is over.
-  if (flight->stack_pointer && !spec->entry_only && !calls[flight->row & (ST_MAX_CALLS - 1)].entry_only) {
-    // Deeper on the stack, or a tail call into another function: nested. Otherwise the outer call ended without an
-    // observed return (longjmp, an exception).
-    if (stack_pointer < flight->stack_pointer || (stack_pointer == flight->stack_pointer && row != flight->row)) {
-      return 0;
-    }
+  if (is_nested(flight, spec, stack_pointer, row)) {
+    return 0;
   }
   struct st_arguments arguments = {};
   const struct st_call_spec arguments_spec = {.id_by_value = spec->id_by_value,
@@ -196,21 +222,7 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
   st_read_arguments(registers, &arguments_spec, &arguments);
 
   const u64 now = bpf_ktime_get_ns();
-  flight->stack_pointer = stack_pointer;
-  flight->entry_ns = now;
-  flight->row = row;
-  flight->room = ST_ROOM_NOT_ASKED;
-  flight->int_handles = (cookie & ST_COOKIE_INT_HANDLES) != 0;
-  flight->comm =
-      spec->options ? user_u64(argument(&arguments, 1)) : handle_argument(&arguments, spec->comm, flight->int_handles);
-  flight->stream = argument(&arguments, spec->stream);
-  flight->event = argument(&arguments, spec->event);
-  flight->nranks = (u32)argument(&arguments, spec->nranks);
-  flight->out_address = argument(&arguments, spec->new_comm ?: spec->out);
-  flight->requests = argument(&arguments, spec->request);
-  flight->done_address = argument(&arguments, spec->done);
-  flight->indices_address = argument(&arguments, spec->indices);
-
+  begin_call(flight, spec, &arguments, cookie, stack_pointer, now);
   switch (spec->kind) {
     case ST_CALL_DATA: {
       process->last_call_ns = now;

@@ -56,10 +56,10 @@ ALLOWED = {
     "plugin/embedded": {"base"},
 }
 
-# The layers of analysis/, from the events to the findings. "base" are headers of its root that all layers may include,
+# The layers of analysis/, from the events to the findings. "base" are headers and folders that all layers may include,
 # "explain" is the rest of its root. Tests and their helpers in testing/ may include all.
 ANALYSIS_LAYERS = ["base", "timeline", "evidence", "profiles", "stalls", "causes", "findings", "order", "devices", "launches", "inspector", "benchmarks", "traces", "captures", "explain", "live"]
-ANALYSIS_BASE = {"advice", "intervals", "node_filter", "advice", "rank_numbers", "thresholds"}
+ANALYSIS_BASE = {"advice", "intervals", "node_filter", "rank_numbers", "thresholds"}
 
 # header pattern -> the rooms that may include it
 PRIVATE = [
@@ -116,9 +116,10 @@ def analysis_layer(parts):
     """The layer of a file of analysis/, by its path from there; None for tests and their helpers."""
     if parts[0] == "testing" or parts[-1].endswith("_test.cpp"):
         return None
-    if len(parts) > 1:
-        return parts[0]
-    return "base" if pathlib.Path(parts[0]).stem in ANALYSIS_BASE else "explain"
+    name = pathlib.Path(parts[0]).stem
+    if name in ANALYSIS_BASE:
+        return "base"
+    return name if len(parts) > 1 else "explain"
 
 
 def layer_violation(relative, header):

@@ -178,14 +178,14 @@ Event* take_any(Box& box) {
 
 }  // namespace
 
-Event* claim(Box& box, const Event& draft) {
+Event* claim(Box& box, const Event& initial) {
   constexpr size_t kBody = offsetof(Event, parent);
   Event* slot = take_any(box);
   if (slot == nullptr) {
     count_loss(box, ST_BOX_LOST_NO_SLOT);
     return nullptr;
   }
-  copy_words(&slot->parent, &draft.parent, sizeof(Event) - kBody);
+  copy_words(&slot->parent, &initial.parent, sizeof(Event) - kBody);
   return slot;
 }
 

@@ -14,9 +14,9 @@
 
 namespace stalltrace::plugin {
 
-/// Claims a slot for a new event, which starts as a copy of `draft` with its own id; nullptr if every slot is taken. No
-/// other thread sees it before it is published.
-Event* claim(Box& box, const Event& draft);
+/// Claims a slot for a new event, which starts as a copy of `initial` with its own id; nullptr if every slot is taken.
+/// No other thread sees it before it is published.
+Event* claim(Box& box, const Event& initial);
 void publish(Event& slot);
 
 /// The event if it is still in its slot, held until it is released; nullptr otherwise.

@@ -233,14 +233,14 @@ void record_held(Box& box, Event& event, int state, const StateDetail& detail) {
 
 }  // namespace
 
-uint64_t start_event(Box& box, uint64_t context, const Event& draft) {
-  if (!is_followed(box, draft.type)) {
+uint64_t start_event(Box& box, uint64_t context, const Event& initial) {
+  if (!is_followed(box, initial.type)) {
     return 0;
   }
-  Event* slot = claim(box, draft);
+  Event* slot = claim(box, initial);
   if (slot == nullptr) {
-    if (draft.type == ST_BOX_PROXY_OP) {
-      count_operation_start((draft.flags & ST_BOX_SEND_SIDE) != 0, 0);
+    if (initial.type == ST_BOX_PROXY_OP) {
+      count_operation_start((initial.flags & ST_BOX_SEND_SIDE) != 0, 0);
     }
     return 0;
   }
@@ -248,7 +248,7 @@ uint64_t start_event(Box& box, uint64_t context, const Event& draft) {
   slot->communicator = communicator != nullptr ? serial_of(context) : 0;
   slot->tid = thread_id();
   slot->start_ns = now_ns();
-  switch (draft.type) {
+  switch (initial.type) {
     case ST_BOX_COLL:
       number_collective(box, communicator, *slot);
       break;

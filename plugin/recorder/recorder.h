@@ -9,7 +9,7 @@ namespace stalltrace::plugin {
 
 /// Starts an event. The caller has set type, parent, rank, channels, flags and its type's part of `u`. Returns the
 /// handle for NCCL: 0 if the event is not recorded.
-uint64_t start_event(Box& box, uint64_t context, const Event& draft);
+uint64_t start_event(Box& box, uint64_t context, const Event& initial);
 
 /// NCCL's stopEvent. Handles of events that ended long ago, or of other processes, are only counted.
 void stop_event(Box& box, uint64_t id);

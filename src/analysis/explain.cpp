@@ -31,6 +31,8 @@
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/single_node.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/communicator_names.h"
 #include "analysis/traces/judge_traces.h"
@@ -206,7 +208,6 @@ Result<EvidenceStore> load_evidence(EventSource& source, Cluster& cluster, const
   return evidence;
 }
 
-/// What was left out because there is too much to hold.
 /// Where they would be worth an `unknown`: ranks of healthy jobs wait for each other as well.
 void note_unplaced_waits(const UnplacedWaits& waits, Report& report) {
   const int64_t judged_ns = std::max<int64_t>(report.judged_range.length(), 1);
@@ -224,6 +225,7 @@ void note_unplaced_waits(const UnplacedWaits& waits, Report& report) {
   report.notes.push_back(report.unplaced_waits);
 }
 
+/// What was left out because there is too much to hold.
 void note_dropped(const StallSearch& search, const EvidenceStore& evidence, Report& report) {
   std::vector<std::string> dropped;
   if (search.dropped > 0) {
@@ -237,6 +239,49 @@ void note_dropped(const StallSearch& search, const EvidenceStore& evidence, Repo
         fmt::format("too much evidence to hold: {} were left out, of all stalls alike; a shorter time range shows all",
                     fmt::join(dropped, ", ")));
   }
+}
+
+/// Puts set-ups that failed before the findings of stalls, and those that may still succeed behind them. Returns the
+/// number before.
+Result<size_t> add_init_failures(EventSource& source, Cluster& cluster, const Timeline& timeline, TimeRange range,
+                                 const ExplainOptions& options, Report& report) {
+  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range, options.called));
+  const auto waiting = std::stable_partition(
+      failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
+  report.findings.insert(report.findings.begin(), failures.begin(), waiting);
+  report.findings.insert(report.findings.end(), waiting, failures.end());
+  return static_cast<size_t>(waiting - failures.begin());
+}
+
+/// What logs and dumps show. `measured` has the rows with durations.
+Status add_ordered_calls(EventSource& recorded, EventSource& measured, const TimeWindow& window, Report& report) {
+  ST_ASSIGN(const std::set<NodeId> called, nodes_with_ordered_calls(recorded));
+  if (called.empty()) {
+    return {};
+  }
+  NodeFilter ordered(recorded, called, NodeFilter::Keep::kListed);
+  const bool only_order = report.collectives == 0;
+  ST_TRY(add_order(ordered, measured, report));
+  if (!window.empty()) {
+    report.notes.emplace_back("a time range does not limit what logs and dumps show: the order of all calls is judged");
+  }
+  if (only_order) {
+    ST_TRY(resolve(window, report));
+  }
+  return {};
+}
+
+/// What other programs recorded. Returns the number of findings that were put before those of the report.
+Result<size_t> add_imported(EventSource& recorded, Report& report) {
+  ST_TRY(add_launches(recorded, report));
+  ST_TRY(add_inspector(recorded, report));
+  ST_ASSIGN(const size_t errors_before, add_device_errors(recorded, report));
+  ST_TRY(add_gpu_states(recorded, report));
+  ST_TRY(add_dumped_stacks(recorded, report.findings));
+  ST_TRY(add_benchmarks(recorded, report));
+  ST_TRY(add_profiles(recorded, report));
+  ST_TRY(add_captures(recorded, report));
+  return errors_before;
 }
 
 }  // namespace
@@ -293,39 +338,15 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
     report.findings.push_back(std::move(found.finding));
   }
   ST_TRY(add_call_sites(source, cluster, report.findings));
-  ST_ASSIGN(std::vector<Finding> failures, find_init_failures(source, cluster, timeline, range, options.called));
-  const auto waiting = std::stable_partition(
-      failures.begin(), failures.end(), [](const Finding& finding) { return finding.severity != Severity::kWaiting; });
-  report.findings.insert(report.findings.begin(), failures.begin(), waiting);
-  const auto failed_before = static_cast<size_t>(waiting - failures.begin());
-  report.findings.insert(report.findings.end(), waiting, failures.end());
+  ST_ASSIGN(const size_t failed_before, add_init_failures(source, cluster, timeline, range, options, report));
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
   if (!logged.empty() && cluster.nodes().empty()) {
     report.notes.clear();  // on a recording that is not there
   }
-  ST_ASSIGN(const std::set<NodeId> called, nodes_with_ordered_calls(names.source()));
-  if (!called.empty()) {
-    NodeFilter ordered(names.source(), called, NodeFilter::Keep::kListed);
-    const bool only_order = report.collectives == 0;
-    ST_TRY(add_order(ordered, source, report));
-    if (!options.window.empty()) {
-      report.notes.emplace_back(
-          "a time range does not limit what logs and dumps show: the order of all calls is judged");
-    }
-    if (only_order) {
-      ST_TRY(resolve(options.window, report));
-    }
-  }
-  ST_TRY(add_launches(names.source(), report));
-  ST_TRY(add_inspector(names.source(), report));
-  ST_ASSIGN(const size_t errors_before, add_device_errors(names.source(), report));
-  ST_TRY(add_gpu_states(names.source(), report));
+  ST_TRY(add_ordered_calls(names.source(), source, options.window, report));
+  ST_ASSIGN(const size_t errors_before, add_imported(names.source(), report));
   note_findings(findings, errors_before + failed_before, decisions);
-  ST_TRY(add_dumped_stacks(names.source(), report.findings));
-  ST_TRY(add_benchmarks(names.source(), report));
-  ST_TRY(add_profiles(names.source(), report));
-  ST_TRY(add_captures(names.source(), report));
   if (search.watched) {
     const InspectionQuery query{*options.instance, *with.watched, range};
     result.inspection = inspect(context, query, *search.watched, decisions);

@@ -9,6 +9,7 @@
 
 #include "analysis/testing/small_job.h"
 #include "analysis/testing/synthetic_cluster.h"
+#include "analysis/thresholds/steps.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {

@@ -5,6 +5,7 @@
 
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
+#include "analysis/thresholds/causes.h"
 #include "lab/simulation/draw.h"
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"

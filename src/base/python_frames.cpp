@@ -26,9 +26,7 @@ std::string text_of(std::string_view function, std::string_view file, std::optio
   return text + ')';
 }
 
-std::string_view file_name(const PythonFrame& frame) {
-  return std::string_view(frame.file).substr(frame.file.rfind('/') + 1);
-}
+std::string_view file_name(const PythonFrame& frame) { return base_name(frame.file); }
 
 }  // namespace
 

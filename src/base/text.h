@@ -39,6 +39,8 @@ std::vector<std::string_view> split_fields(std::string_view text);
 /// "1 rank", "2 ranks"
 std::string count_of(int64_t n, std::string_view thing);
 std::string_view trim(std::string_view text);
+/// "b.log" of "/a/b.log"; points into `path`.
+constexpr std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 /// With a capital first letter, if it is one of a to z.
 std::string capitalised(std::string text);
 

@@ -63,5 +63,12 @@ TEST(Duration, HasThreeDigitsAndNeverAnExponent) {
   EXPECT_EQ(format_duration(26 * 3600 * int64_t{1'000'000'000}), "1560 min");
 }
 
+TEST(Text, BaseNames) {
+  EXPECT_EQ(base_name("/a/b.log"), "b.log");
+  EXPECT_EQ(base_name("b.log"), "b.log");
+  EXPECT_EQ(base_name("/a/"), "");
+  EXPECT_EQ(base_name(""), "");
+}
+
 }  // namespace
 }  // namespace stalltrace

@@ -78,10 +78,8 @@ class RecordingsConversation final : public Conversation {
  private:
   /// Each alone and at once: one that can't be read must not spoil the analysis of the others.
   static Status check(const std::string& file) {
-    Status checked = store::check_recording(file);
+    Status checked = store::check_recording(file, "the recording that it sends");
     if (!checked) {
-      std::string& what = checked.error().what;
-      what = "the recording that it sends: " + what.substr(what.starts_with(file + ": ") ? file.size() + 2 : 0);
       checked.error().remedy = "see on that node: stalltrace explain FILE";
     }
     return checked;

@@ -9,17 +9,10 @@
 #include <numeric>
 #include <optional>
 
+#include "base/numbers/median.h"
+
 namespace stalltrace::fleet {
 namespace {
-
-double median(std::vector<double> values) {
-  const size_t middle = values.size() / 2;
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(middle));
-  const double upper = values[middle];
-  return values.size() % 2 == 1
-             ? upper
-             : (upper + *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(middle))) / 2;
-}
 
 std::optional<double> number_of(const Value& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) {
@@ -38,12 +31,12 @@ std::vector<double> robust_z_scores(std::span<const double> values) {
   if (values.empty()) {
     return {};
   }
-  const double centre = median({values.begin(), values.end()});
+  const double centre = mean_median({values.begin(), values.end()});
   std::vector<double> distances;
   for (const double value : values) {
     distances.push_back(std::abs(value - centre));
   }
-  double scale = kOfMedian * median(distances);
+  double scale = kOfMedian * mean_median(distances);
   if (scale == 0) {
     scale = kOfMean * std::accumulate(distances.begin(), distances.end(), 0.0) / static_cast<double>(distances.size());
   }

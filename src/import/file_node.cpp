@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/clock.h"
+#include "base/text.h"
 
 namespace stalltrace::import {
 
@@ -13,10 +14,10 @@ int64_t modified_ns(const std::string& path) {
                                             : utc_now_ns();
 }
 
-std::string file_name(std::string_view path) { return std::string(path.substr(path.rfind('/') + 1)); }
-
 Node FileNodes::make(const std::string& path, std::string_view format, const std::string& host) {
-  Node node{.name = host.empty() ? file_name(path) : host, .hostname = host, .agent_version = std::string(format)};
+  Node node{.name = host.empty() ? std::string(base_name(path)) : host,
+            .hostname = host,
+            .agent_version = std::string(format)};
   node.started_ns = modified_ns(path);
   node.ended_ns = node.started_ns;
   node.node_id = make_node_id(path + host, format, node.started_ns);

@@ -14,9 +14,6 @@ namespace stalltrace::import {
 /// When the file was last written, in UTC ns; now, if that can't be read.
 int64_t modified_ns(const std::string& path);
 
-/// "b.log" of "/a/b.log"
-std::string file_name(std::string_view path);
-
 /// Nodes of different files have different ids, which depend on nothing but their paths and times.
 class FileNodes {
  public:

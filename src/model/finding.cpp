@@ -14,16 +14,17 @@ constexpr std::array kCauses{
     STALLTRACE_CAUSES(STALLTRACE_NAME)
 #undef STALLTRACE_NAME
 };
-constexpr std::array<std::string_view, 5> kSeverities{"waiting", "low", "medium", "high", "critical"};
+constexpr std::array<std::string_view, kSeverities.size()> kSeverityNames{"waiting", "low", "medium", "high",
+                                                                          "critical"};
 
 }  // namespace
 
 std::string_view to_text(Cause cause) { return kCauses[static_cast<size_t>(cause)]; }
-std::string_view to_text(Severity severity) { return kSeverities[static_cast<size_t>(severity)]; }
+std::string_view to_text(Severity severity) { return kSeverityNames[static_cast<size_t>(severity)]; }
 
 std::optional<Cause> cause_from_text(std::string_view text) { return value_with_text<Cause>(kCauses, text); }
 std::optional<Severity> severity_from_text(std::string_view text) {
-  return value_with_text<Severity>(kSeverities, text);
+  return value_with_text<Severity>(kSeverityNames, text);
 }
 
 std::optional<bool> Report::health() const {

@@ -2,6 +2,7 @@
 // A finding: an explained stall. The JSON form (docs/findings.md, schema 1) has the same names.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -51,6 +52,9 @@ std::optional<Cause> cause_from_text(std::string_view text);
 
 /// kWaiting: the others wait for a rank that may still come; this is not known to be a fault.
 enum class Severity : uint8_t { kWaiting, kLow, kMedium, kHigh, kCritical };
+/// All of them, in ascending order.
+inline constexpr std::array kSeverities{Severity::kWaiting, Severity::kLow, Severity::kMedium, Severity::kHigh,
+                                        Severity::kCritical};
 /// "waiting", "low", "medium", "high", "critical"
 std::string_view to_text(Severity severity);
 std::optional<Severity> severity_from_text(std::string_view text);

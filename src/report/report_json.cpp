@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "model/json/evidence_json.h"
 #include "report/findings_text.h"
@@ -13,15 +14,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json to_json(const std::optional<int32_t>& number) { return number ? Json(*number) : Json(nullptr); }
-Json to_json(const std::optional<int64_t>& number) { return number ? Json(*number) : Json(nullptr); }
 Json to_json(const std::optional<Endpoint>& endpoint) {
   return endpoint ? Json(format_endpoint(*endpoint)) : Json(nullptr);
 }
 
 Json to_json(const std::optional<Culprit>& culprit) {
   return culprit ? Json{{"node", culprit->node.empty() ? Json(nullptr) : Json(culprit->node)},
-                        {"rank", to_json(culprit->rank)},
+                        {"rank", or_null(culprit->rank)},
                         {"pid", culprit->pid == 0 ? Json(nullptr) : Json(culprit->pid)}}
                  : Json(nullptr);
 }
@@ -55,8 +54,8 @@ Json to_json(const BenchmarkSummary& run) {
 
 Json to_json(const ProfileSummary& profile) {
   Json json{{"file", profile.file},
-            {"rank", to_json(profile.rank)},
-            {"world_size", to_json(profile.world_size)},
+            {"rank", or_null(profile.rank)},
+            {"world_size", or_null(profile.world_size)},
             {"backend", profile.backend.empty() ? Json(nullptr) : Json(profile.backend)},
             {"on_device", profile.on_device},
             {"steps", profile.steps},
@@ -72,8 +71,8 @@ Json to_json(const ProfileSummary& profile) {
     json["collectives"].push_back({{"op", one.op},
                                    {"process_group", one.process_group},
                                    {"datatype", one.datatype},
-                                   {"elements", to_json(one.elements)},
-                                   {"ordinal", to_json(one.ordinal)},
+                                   {"elements", or_null(one.elements)},
+                                   {"ordinal", or_null(one.ordinal)},
                                    {"calls", one.calls},
                                    {"total_ns", one.total_ns},
                                    {"exposed_ns", one.exposed_ns},
@@ -88,14 +87,14 @@ Json to_json(const CaptureSummary& summary) {
   Json json{
       {"file", capture.file},       {"from_ns", capture.started_ns},      {"duration_ns", capture.duration_ns},
       {"packets", capture.packets}, {"tcp_packets", capture.tcp_packets}, {"flows", capture.flows},
-      {"missed", capture.missed},   {"too_big", capture.too_big},         {"least_mtu", to_json(capture.least_mtu)},
+      {"missed", capture.missed},   {"too_big", capture.too_big},         {"least_mtu", or_null(capture.least_mtu)},
       {"remarks", summary.remarks}, {"troubled_flows", Json::array()},    {"more_flows", summary.more_flows}};
   for (const FlowSummary& one : summary.flows) {
     const PacketFlow& flow = one.flow;
     json["troubled_flows"].push_back({{"src", format_endpoint(flow.source)},
                                       {"dst", format_endpoint(flow.destination)},
-                                      {"src_rank", to_json(one.src_rank)},
-                                      {"dst_rank", to_json(one.dst_rank)},
+                                      {"src_rank", or_null(one.src_rank)},
+                                      {"dst_rank", or_null(one.dst_rank)},
                                       {"packets", flow.packets},
                                       {"payload_bytes", flow.payload_bytes},
                                       {"retransmits", flow.retransmits},
@@ -120,8 +119,8 @@ Json to_json(const Finding& finding) {
   json["culprit"] = to_json(finding.culprit);
   json["link"] = nullptr;
   if (finding.link) {
-    json["link"] = {{"src_rank", to_json(finding.link->src_rank)},
-                    {"dst_rank", to_json(finding.link->dst_rank)},
+    json["link"] = {{"src_rank", or_null(finding.link->src_rank)},
+                    {"dst_rank", or_null(finding.link->dst_rank)},
                     {"src", to_json(finding.link->src)},
                     {"dst", to_json(finding.link->dst)}};
   }

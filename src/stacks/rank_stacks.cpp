@@ -18,7 +18,7 @@ std::optional<CallSite> call_site_of(const ThreadStack& thread) {
     return std::nullopt;
   }
   const PythonLocation location = location_in(thread.python->frames);
-  const std::string_view file = std::string_view(location.own->file).substr(location.own->file.rfind('/') + 1);
+  const std::string_view file = base_name(location.own->file);
   const std::string line = location.own->line ? fmt::format(":{}", *location.own->line) : "";
   return CallSite{.function = printable(short_function(*location.called)), .line = printable(file) + line};
 }

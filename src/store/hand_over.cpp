@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/files/caller.h"
 #include "base/files/new_file.h"
+#include "base/text.h"
 #include "store/copy.h"
 #include "store/sqlite/open.h"
 
@@ -41,7 +42,7 @@ Result<std::string> name_of(const std::string& path) {
   ST_ASSIGN(Database db, open_for_reading(path));
   ST_ASSIGN(Statement node, db.prepare("SELECT name, started_ns FROM node ORDER BY started_ns, node_id LIMIT 1"));
   if (node.step() != SQLITE_ROW) {
-    return as_file_name(path.substr(path.rfind('/') + 1));
+    return as_file_name(base_name(path));
   }
   const time_t seconds = node.integer(1) / kNsPerSecond;
   tm utc{};

@@ -74,9 +74,7 @@ class Merger {
                     "PRAGMA cache_size = -65536"));
     ST_TRY(migrate(db_));
     for (size_t file = 0; file < inputs_.size(); ++file) {
-      if (auto copied = copy_file(file); !copied) {
-        return with_context(inputs_[file], std::move(copied.error()));
-      }
+      ST_TRY(copy_file(file));
       if (options_.progress) {
         options_.progress(file + 1, inputs_.size());
       }
@@ -119,7 +117,8 @@ class Merger {
       }
     }
     const Status detached = db_.execute("DETACH input");
-    return status ? detached : status;
+    status = status ? detached : status;
+    return status ? status : with_context(inputs_[file], std::move(status.error()));
   }
 
   Status copy_parts(size_t file) {
@@ -255,7 +254,10 @@ Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const
     file.error().remedy = "choose a folder you may write to with --out";
     return std::unexpected(std::move(file.error()));
   }
-  ST_ASSIGN(const MergeSummary summary, Merger(inputs, file->descriptor(), options).run());
+  Result<MergeSummary> summary = Merger(inputs, file->descriptor(), options).run();
+  if (!summary) {
+    return with_context("merge into " + output, std::move(summary.error()));
+  }
   (void)hand_to_caller(file->descriptor());
   if (Status published = file->publish(IfThere::kFail); !published) {
     if (::access(output.c_str(), F_OK) == 0) {

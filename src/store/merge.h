@@ -27,7 +27,8 @@ struct MergeSummary {
 
 /// Merges `inputs` into a new file at `output`. The inputs are only read; a tracer may still write them. The output
 /// appears complete and synced or not at all, even if this process is killed; an existing file is never overwritten.
-/// Findings are not merged: each input's findings used only a part of the evidence.
+/// Findings are not merged: each input's findings used only a part of the evidence. Errors name the file that was to be
+/// made.
 Result<MergeSummary> merge_recordings(std::span<const std::string> inputs, const std::string& output,
                                       const MergeOptions& options = {});
 

@@ -5,8 +5,10 @@
 
 namespace stalltrace::store {
 
-Status check_recording(const std::string& path) {
-  ST_TRY(open_for_reading(path));
+Status check_recording(const std::string& path) { return check_recording(path, path); }
+
+Status check_recording(const std::string& path, const std::string& name) {
+  ST_TRY(open_for_reading(path, name, ReaderKind::kSubcommand, 0));
   return {};
 }
 

@@ -10,16 +10,17 @@ import re
 
 from stalltrace import ROOT, Case
 
+ANALYSIS = tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "src/analysis/thresholds").glob("*.h")))
 PAGES = {
     "docs/findings.md": (
-        "src/analysis/thresholds.h",
+        *ANALYSIS,
         "src/analysis/timeline/timeline.cpp",
         "src/analysis/timeline/sequence_table.cpp",
         "src/analysis/live/live_window.h",
         "src/cli/live_watch.cpp",
     ),
-    "docs/autopsy.md": ("src/analysis/thresholds.h", "src/autopsy/judge/thresholds.h"),
-    "docs/import.md": ("src/analysis/thresholds.h", "src/import/packet_capture/flows.cpp"),
+    "docs/autopsy.md": (*ANALYSIS, "src/autopsy/judge/thresholds.h"),
+    "docs/import.md": (*ANALYSIS, "src/import/packet_capture/flows.cpp"),
     "docs/preflight.md": (
         "src/preflight/peers/judge/thresholds.h",
         "src/preflight/peers/coordinator/barrier.cpp",
@@ -71,9 +72,17 @@ def constants(sources):
     known = dict(UNITS)
     text = "\n".join((ROOT / source).read_text() for source in sources)
     declaration = r"^ *(?:inline |static )?constexpr (?:int|u?int\w+|size_t|double|Gate) (k\w+)(?: = ([^;]+)|\{([^}]+)\});"
-    for match in re.finditer(declaration, text, re.MULTILINE):
-        name, single, gate = match.groups()
-        known[name] = value_of(single, known) if single else tuple(value_of(part, known) for part in gate.split(","))
+    declared = [match.groups() for match in re.finditer(declaration, text, re.MULTILINE)]
+    while declared:  # one may be computed from another of a later file
+        later = []
+        for name, single, gate in declared:
+            try:
+                known[name] = value_of(single, known) if single else tuple(value_of(part, known) for part in gate.split(","))
+            except KeyError:
+                later.append((name, single, gate))
+        if len(later) == len(declared):
+            raise KeyError(f"unknown constants in {later}")
+        declared = later
     return known
 
 

@@ -3,7 +3,7 @@
 // plugin and the analysis. The compiler compares them here.
 #include <gtest/gtest.h>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/steps.h"
 #include "model/events/loss_sources.h"
 #include "model/operation.h"
 #include "plugin/wire/blackbox.h"

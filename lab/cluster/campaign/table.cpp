@@ -13,6 +13,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
+#include "base/numbers/median.h"
+
 namespace stalltrace::lab {
 namespace {
 
@@ -56,13 +59,8 @@ struct Counts {
   }
 };
 
-std::optional<double> median(std::vector<double> values) {
-  if (values.empty()) {
-    return std::nullopt;
-  }
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+std::optional<double> median_of(const std::vector<double>& values) {
+  return values.empty() ? std::nullopt : std::optional(median(values));
 }
 
 /// By setting, in the order of the settings.
@@ -103,14 +101,14 @@ std::string_view target_of(DrawKind kind) {
 }
 
 std::string latency_text(const Counts& counts) {
-  const auto middle = median(counts.latencies_ms);
+  const auto middle = median_of(counts.latencies_ms);
   const std::string text =
       middle ? fmt::format("{:.1f} s, {} of {}", *middle / 1e3, counts.latencies_ms.size(), counts.judged()) : "-";
   return counts.live_false == 0 ? text : fmt::format("{}; false {}", text, counts.live_false);
 }
 
 std::string cost_text(const Counts& counts) {
-  const auto middle = median(counts.cost_errors);
+  const auto middle = median_of(counts.cost_errors);
   return middle ? fmt::format("{:+.0f} %, {} of {}", 100 * *middle, counts.costs_within(), counts.cost_errors.size())
                 : "-";
 }
@@ -187,7 +185,7 @@ std::string overall_text(const Counts& total) {
   }
   std::string text = fmt::format("{} draws in {:.0f} min, {:.1f} s each.", total.draws, seconds / 60,
                                  total.draws == 0 ? 0 : seconds / static_cast<double>(total.draws));
-  if (const auto latency = median(total.latencies_ms)) {
+  if (const auto latency = median_of(total.latencies_ms)) {
     text += fmt::format(" Median latency of a live finding {:.1f} s ({} named; false ones in {} draws).",
                         *latency / 1e3, total.latencies_ms.size(), total.live_false);
   }
@@ -198,8 +196,6 @@ std::string overall_text(const Counts& total) {
   return text + "\n";
 }
 
-Json optional(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 Json counts_json(const Counts& counts) {
   return {{"draws", counts.draws},
           {"right", counts.of(DrawVerdict::kRight)},
@@ -207,10 +203,10 @@ Json counts_json(const Counts& counts) {
           {"wrong", counts.of(DrawVerdict::kWrong)},
           {"costless", counts.of(DrawVerdict::kCostless)},
           {"failed", counts.of(DrawVerdict::kFailed)},
-          {"median_latency_ms", optional(median(counts.latencies_ms))},
+          {"median_latency_ms", or_null(median_of(counts.latencies_ms))},
           {"named_live", counts.latencies_ms.size()},
           {"draws_false_live", counts.live_false},
-          {"median_cost_error", optional(median(counts.cost_errors))},
+          {"median_cost_error", or_null(median_of(counts.cost_errors))},
           {"costs_judged", counts.cost_errors.size()},
           {"costs_within_20_percent", counts.costs_within()}};
 }

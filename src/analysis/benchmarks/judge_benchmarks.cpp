@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/benchmarks.h"
 #include "base/numbers/median.h"
 #include "base/text.h"
 

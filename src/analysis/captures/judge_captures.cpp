@@ -7,7 +7,8 @@
 #include <map>
 #include <tuple>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/captures.h"
+#include "analysis/thresholds/network.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

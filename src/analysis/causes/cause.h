@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "analysis/causes/decision.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/gates.h"
 #include "model/evidence_kind.h"
 
 namespace stalltrace::analysis {

@@ -6,8 +6,6 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kSampleEvents = 5;
-
 void add(EvidenceCounter& sum, const EvidenceCounter& more) {
   sum.count += more.count;
   sum.time_ns += more.time_ns;

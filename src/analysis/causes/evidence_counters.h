@@ -3,6 +3,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -15,6 +16,9 @@
 #include "model/events.h"
 
 namespace stalltrace::analysis {
+
+/// Events that are kept as examples.
+inline constexpr size_t kSampleEvents = 5;
 
 struct EvidenceCounter {
   int64_t count = 0;

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <set>
 
+#include "analysis/thresholds/host.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

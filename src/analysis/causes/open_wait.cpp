@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "analysis/thresholds/hangs.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {

@@ -7,6 +7,8 @@
 
 #include "analysis/causes/network/links.h"
 #include "analysis/evidence/wait_graph.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/steps.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -17,6 +17,10 @@
 #include "analysis/causes/rank/pauses.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/network.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

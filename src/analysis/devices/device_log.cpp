@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/devices.h"
 #include "model/events/imported_evidence.h"
 
 namespace stalltrace::analysis {

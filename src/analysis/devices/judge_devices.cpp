@@ -10,7 +10,7 @@
 
 #include "analysis/devices/device_log.h"
 #include "analysis/devices/xid_catalogue.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/devices.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -213,8 +213,7 @@ class Judge {
   }
 
   static std::string quote(const KernelMessage& message) {
-    return fmt::format("{}:{}: {}", message.file.substr(message.file.rfind('/') + 1), message.line,
-                       message.text.substr(0, kLongestQuote));
+    return fmt::format("{}:{}: {}", base_name(message.file), message.line, message.text.substr(0, kLongestQuote));
   }
 
   void add_evidence(const Failure& failure, std::optional<bool> in_job, bool timed, Finding& finding) const {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/devices.h"
 #include "base/text.h"
 #include "model/events/imported/gpu_state.h"
 #include "model/events/imported_evidence.h"

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/network.h"
+#include "analysis/thresholds/ranks.h"
 
 namespace stalltrace::analysis {
 

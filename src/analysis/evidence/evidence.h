@@ -16,7 +16,7 @@
 #include "analysis/evidence/reads/row_budget.h"
 #include "analysis/evidence/step_evidence.h"
 #include "analysis/intervals.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
 #include "analysis/timeline/cluster.h"
 #include "base/result.h"
 

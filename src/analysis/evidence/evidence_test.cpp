@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/testing/slow_job.h"
+#include "analysis/thresholds/bounds.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/timeline.h"
 #include "base/net/loopback.h"
 
 namespace stalltrace::analysis {

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/fabric.h"
+#include "analysis/thresholds/host.h"
 #include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {

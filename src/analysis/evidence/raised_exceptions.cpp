@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/hangs.h"
 #include "base/python_frames.h"
 #include "base/text.h"
 

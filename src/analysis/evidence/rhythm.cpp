@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/clock.h"
 #include "base/numbers/median.h"
 #include "base/text.h"

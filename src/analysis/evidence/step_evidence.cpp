@@ -8,7 +8,8 @@
 #include <unordered_set>
 
 #include "analysis/evidence/reads/row_budget.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/steps.h"
 #include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {

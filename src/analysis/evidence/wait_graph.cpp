@@ -7,7 +7,7 @@
 #include <set>
 #include <unordered_set>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/steps.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "analysis/causes/cause.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
 #include "base/text.h"
 #include "model/streams/node_streams.h"
 

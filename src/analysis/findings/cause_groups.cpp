@@ -15,6 +15,9 @@
 #include "analysis/causes/open_wait.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/rhythm.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "analysis/profiles/call_ids.h"
+#include "analysis/thresholds/gates.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 

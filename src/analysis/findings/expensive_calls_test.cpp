@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "analysis/testing/slow_job.h"
+#include "analysis/thresholds/gates.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -13,7 +13,8 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/evidence/reads/row_budget.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/hangs.h"
 #include "base/python_frames.h"
 #include "base/text.h"
 

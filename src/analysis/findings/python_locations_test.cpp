@@ -7,7 +7,7 @@
 
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {

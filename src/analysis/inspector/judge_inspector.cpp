@@ -10,7 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/inspector.h"
+#include "analysis/thresholds/order.h"
 #include "analysis/timeline/timeline.h"
 #include "base/clock.h"
 #include "base/numbers/median.h"

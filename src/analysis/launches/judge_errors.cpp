@@ -6,7 +6,8 @@
 #include <tuple>
 
 #include "analysis/launches/judge_parts.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -103,7 +104,7 @@ class ErrorJudge {
   }
 
   void add_evidence(const std::vector<Failed>& failed, Finding& finding) const {
-    for (size_t i = 0; i < std::min(failed.size(), kRanksListed); ++i) {
+    for (size_t i = 0; i < std::min(failed.size(), kLinesListed); ++i) {
       const Failed& one = failed[i];
       const std::string who = one.rank != nullptr
                                   ? rank_text(newest_, *one.comm, *one.rank)

@@ -10,7 +10,8 @@
 #include "analysis/advice.h"
 #include "analysis/launches/compare_launches.h"
 #include "analysis/launches/judge_parts.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/order.h"
 #include "base/clock.h"
 #include "base/text.h"
 
@@ -158,7 +159,7 @@ class NumberJudge {
     finding.comm_id_hash = crossed_.front().comm->hash;
     finding.op = launched_operation(differences_.at(finding.comm_id_hash).gaps.front().operation);
     finding.collectives_affected = std::ssize(crossed_);
-    for (size_t i = 0; i < std::min(crossed_.size(), kRanksListed); ++i) {
+    for (size_t i = 0; i < std::min(crossed_.size(), kLinesListed); ++i) {
       const Crossed& one = crossed_[i];
       finding.evidence.push_back({"log_line",
                                   1,
@@ -288,7 +289,7 @@ class NumberJudge {
              fmt::format("{}: {} launched by {}", newest_.file, launches_text(count, gap.operation),
                          names_of(newest_, comm, {ranks.begin(), ranks.end()})),
              {}});
-        if (finding.evidence.size() > kRanksListed) {
+        if (finding.evidence.size() > kLinesListed) {
           break;
         }
       }

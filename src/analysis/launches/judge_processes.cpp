@@ -7,7 +7,8 @@
 
 #include "analysis/launches/judge_parts.h"
 #include "analysis/rank_numbers.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -142,7 +143,7 @@ class ProcessJudge {
                    "{} did not answer to NCCL's RAS{}: stopped, just ended, or out of reach; which of these it "
                    "is RAS does not show.",
                    capitalised(who), again ? ", in two reports" : "");
-    for (size_t i = 0; i < std::min(processes.size(), kRanksListed); ++i) {
+    for (size_t i = 0; i < std::min(processes.size(), kLinesListed); ++i) {
       const Gone& process = processes[i];
       finding.evidence.push_back(
           {"log_line",

@@ -15,7 +15,7 @@
 
 namespace stalltrace::analysis {
 
-inline constexpr size_t kRanksListed = 8;
+inline constexpr size_t kLinesListed = 8;
 inline constexpr std::string_view kAskAgain =
     "; ask RAS again (stalltrace import --ras localhost:28028): numbers that do not rise show that it stands still";
 

@@ -10,7 +10,8 @@
 #include "analysis/causes/cause.h"
 #include "analysis/explain.h"
 #include "analysis/intervals.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/live.h"
 
 namespace stalltrace::analysis {
 namespace {

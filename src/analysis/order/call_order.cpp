@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/order.h"
 #include "base/python_frames.h"
 #include "model/events/imported/watchdog_report.h"
 #include "model/events/imported_evidence.h"

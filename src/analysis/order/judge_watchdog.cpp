@@ -9,7 +9,7 @@
 
 #include "analysis/advice.h"
 #include "analysis/rank_numbers.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 #include "model/events/imported/torch_report.h"
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "analysis/order/call_order.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 #include "model/events/imported/torch_report.h"
 

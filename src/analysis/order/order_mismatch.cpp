@@ -7,7 +7,7 @@
 #include <map>
 
 #include "analysis/rank_numbers.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/order.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

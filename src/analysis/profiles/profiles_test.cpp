@@ -8,6 +8,7 @@
 #include "analysis/profiles/median_sample.h"
 #include "analysis/profiles/ranks.h"
 #include "analysis/testing/small_job.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

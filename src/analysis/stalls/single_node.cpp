@@ -7,7 +7,9 @@
 #include <queue>
 #include <utility>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 #include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {

@@ -10,7 +10,7 @@
 
 #include "analysis/stalls/hangs/hang_root.h"
 #include "analysis/stalls/verdict.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
 
 namespace stalltrace::analysis {
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <tuple>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

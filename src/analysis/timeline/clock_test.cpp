@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analysis/thresholds/stalls.h"
 #include "analysis/timeline/clock_offsets.h"
 #include "base/clock.h"
 #include "model/memory_source.h"

@@ -12,12 +12,12 @@
 #include <tuple>
 #include <utility>
 
+#include "base/text.h"
+
 namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kThreadNameBytes = 15;  // length of a thread name in the kernel
-
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 /// Threads of the job's libraries, the kernel's work for them, and this tracer.
 constexpr std::array<std::string_view, 9> kOwnNames{"NCCL ",      "stalltrace", "ksoftirqd/", "kworker/", "swapper/",

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/timeline.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analysis/thresholds/stalls.h"
 #include "analysis/timeline/attempts/attempts.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/clock_offsets.h"

@@ -12,7 +12,7 @@
 
 #include "analysis/intervals.h"
 #include "analysis/rank_numbers.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 #include "analysis/timeline/cluster.h"
 #include "base/clock.h"
 #include "model/source.h"

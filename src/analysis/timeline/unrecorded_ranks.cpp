@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/set_up.h"
 
 namespace stalltrace::analysis {
 namespace {

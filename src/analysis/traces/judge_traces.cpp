@@ -9,7 +9,7 @@
 #include <map>
 #include <set>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/traces.h"
 #include "base/numbers/median.h"
 #include "base/text.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "analysis/advice.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/hangs.h"
 #include "autopsy/judge/job.h"
 #include "base/clock.h"
 #include "base/text.h"

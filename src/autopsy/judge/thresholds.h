@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The thresholds of verdicts on snapshots, each with its reason. When a wait counts as long is analysis/thresholds.h's.
+// The thresholds of verdicts on snapshots, each with its reason. When a wait counts as long is
+// analysis/thresholds/hangs.h's.
 #pragma once
 
 #include <cstdint>

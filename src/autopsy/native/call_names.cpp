@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "base/text.h"
 #include "capture/discover/call_table.h"
 
 namespace stalltrace::autopsy {
@@ -132,7 +133,7 @@ std::optional<OpenCall> library_call(std::string_view function) {
 }  // namespace
 
 CodeKind code_kind(std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const std::string_view name = base_name(path);
   const auto found =
       std::ranges::find_if(kFiles, [&](const FilePrefix& file) { return name.starts_with(file.prefix); });
   return found == std::end(kFiles) ? CodeKind::kProgram : found->kind;

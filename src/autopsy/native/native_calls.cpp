@@ -101,7 +101,7 @@ class Code {
   /// PyTorch's libraries may contain Gloo and a device's runtime.
   [[nodiscard]] bool has_calls(const CodeAddress& code) const {
     const std::string_view path = file(code).path;
-    const std::string_view name = path.substr(path.rfind('/') + 1);
+    const std::string_view name = base_name(path);
     return range(code).kind == CodeKind::kLibrary || range(code).kind == CodeKind::kDevice ||
            name.starts_with("libtorch");
   }
@@ -136,7 +136,7 @@ std::optional<OpenCall> call_on(const Code& code, const ScannedStack& stack, con
   const auto inner = std::ranges::find_if(
       stack.code, [&](const CodeAddress& address) { return code.range(address).kind == stack.innermost; });
   const std::string_view path = code.file(*inner).path;
-  return OpenCall{"code of " + printable(path.substr(path.rfind('/') + 1)), std::nullopt, Witness::kNative};
+  return OpenCall{"code of " + printable(base_name(path)), std::nullopt, Witness::kNative};
 }
 
 struct Looked {

@@ -3,8 +3,14 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <strings.h>
 
 namespace stalltrace {
+
+bool is_localhost(std::string_view name) {
+  constexpr std::string_view kName = "localhost";
+  return name.size() == kName.size() && ::strncasecmp(name.data(), kName.data(), kName.size()) == 0;
+}
 
 bool is_loopback(const std::string& number) {
   in_addr v4{};

@@ -16,5 +16,14 @@ TEST(Loopback, IsAskedOfNumbersAlone) {
   }
 }
 
+TEST(Loopback, Name) {
+  EXPECT_TRUE(is_localhost("localhost"));
+  EXPECT_TRUE(is_localhost("LocalHost"));
+  EXPECT_TRUE(is_loopback(kLocalhostNumber));
+  for (const char* other : {"", "localhos", "localhost.", "localhost.example", "127.0.0.1"}) {
+    EXPECT_FALSE(is_localhost(other)) << other;
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace

@@ -19,6 +19,13 @@ TEST(Median, OfTwoInTheMiddleItIsOneOfThem) {
   EXPECT_DOUBLE_EQ(median(std::vector<double>{2.5, 0.5}), 2.5);
 }
 
+TEST(Median, OrTheMeanOfTheTwo) {
+  EXPECT_DOUBLE_EQ(mean_median({9, 1, 7, 5}), 6);
+  EXPECT_DOUBLE_EQ(mean_median({9, 1, 5}), 5);
+  EXPECT_DOUBLE_EQ(mean_median({3}), 3);
+  EXPECT_DOUBLE_EQ(mean_median({}), 0);
+}
+
 TEST(Median, OfFewOrNone) {
   EXPECT_EQ(median(std::vector<int64_t>{}), 0);
   EXPECT_EQ(lower_median(std::vector<int64_t>{}), 0);

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/net/loopback.h"
 #include "base/text.h"
 #include "preflight/peers/endpoint.h"
 
@@ -40,7 +41,7 @@ Result<Address> parse(const std::string& text) {
   if (number.starts_with('[') && number.ends_with(']')) {
     number = number.substr(1, number.size() - 2);
   }
-  number = number == "localhost" ? "127.0.0.1" : number;
+  number = is_localhost(number) ? kLocalhostNumber : number;
   if (!port || *port <= 0 || *port > 65'535 || !preflight::Endpoint::of(number, 1) || number.empty()) {
     return fail(fmt::format("--ras {}: no address", text),
                 "give what NCCL_RAS_ADDR has, with a number for the host: localhost:28028", ErrorKind::kUsage);

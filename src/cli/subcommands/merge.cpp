@@ -33,12 +33,8 @@ class MergeSubcommand final : public Subcommand {
         console.live(fmt::format("merged {} of {} recordings", done, total));
       };
     }
-    const Result<store::MergeSummary> summary = store::merge_recordings(files_, out_, options);
-    if (!summary) {
-      const bool named = summary.error().what.starts_with(out_);
-      return named ? std::unexpected(summary.error()) : with_context("merge into " + out_, summary.error());
-    }
-    console.note(fmt::format("{}: {} nodes, {} rows", out_, summary->nodes, summary->rows));
+    ST_ASSIGN(const store::MergeSummary summary, store::merge_recordings(files_, out_, options));
+    console.note(fmt::format("{}: {} nodes, {} rows", out_, summary.nodes, summary.rows));
     return kExitDone;
   }
 

@@ -5,18 +5,15 @@
 #include <cstdint>
 #include <vector>
 
-namespace stalltrace::import {
+#include "model/time_range.h"
 
-struct TraceInterval {
-  int64_t begin_ns = 0;
-  int64_t end_ns = 0;
-};
+namespace stalltrace::import {
 
 class Coverage {
  public:
   Coverage() = default;
   /// `intervals` in order of their beginnings.
-  explicit Coverage(const std::vector<TraceInterval>& intervals);
+  explicit Coverage(const std::vector<TimeRange>& intervals);
 
   /// What both cover.
   [[nodiscard]] Coverage both(const Coverage& other) const;
@@ -28,8 +25,8 @@ class Coverage {
  private:
   [[nodiscard]] int64_t before_ns(int64_t time_ns) const;
 
-  std::vector<TraceInterval> parts_;  // disjoint, in order
-  std::vector<int64_t> sums_;         // covered by the parts before each
+  std::vector<TimeRange> parts_;  // disjoint, in order
+  std::vector<int64_t> sums_;     // covered by the parts before each
 };
 
 }  // namespace stalltrace::import

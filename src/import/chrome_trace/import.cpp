@@ -25,8 +25,8 @@ namespace {
 constexpr std::string_view kFormat = "torch_profiler";
 constexpr int32_t kMostOrdinals = 32;  // calls of one kind in a step that are distinguished
 
-std::vector<TraceInterval> times_of(const std::vector<Trace::Communication>& all) {
-  std::vector<TraceInterval> times;
+std::vector<TimeRange> times_of(const std::vector<Trace::Communication>& all) {
+  std::vector<TimeRange> times;
   times.reserve(all.size());
   for (const Trace::Communication& one : all) {
     times.push_back(one.time);
@@ -35,20 +35,20 @@ std::vector<TraceInterval> times_of(const std::vector<Trace::Communication>& all
 }
 
 /// The time that is measured: all steps, or else all that is in the trace.
-TraceInterval measured(const Trace& trace) {
+TimeRange measured(const Trace& trace) {
   if (!trace.steps.empty()) {
-    return {trace.steps.front().time.begin_ns,
-            std::max(trace.steps.back().time.end_ns, trace.steps.front().time.begin_ns)};
+    return {trace.steps.front().time.from_ns,
+            std::max(trace.steps.back().time.to_ns, trace.steps.front().time.from_ns)};
   }
-  TraceInterval all{std::numeric_limits<int64_t>::max(), 0};
-  const auto add = [&](const TraceInterval& time) {
-    all.begin_ns = std::min(all.begin_ns, time.begin_ns);
-    all.end_ns = std::max(all.end_ns, time.end_ns);
+  TimeRange all{std::numeric_limits<int64_t>::max(), 0};
+  const auto add = [&](const TimeRange& time) {
+    all.from_ns = std::min(all.from_ns, time.from_ns);
+    all.to_ns = std::max(all.to_ns, time.to_ns);
   };
   std::ranges::for_each(trace.compute, add);
   std::ranges::for_each(trace.copies, add);
   std::ranges::for_each(trace.communication, add, &Trace::Communication::time);
-  return all.begin_ns <= all.end_ns ? all : TraceInterval{};
+  return all.from_ns <= all.to_ns ? all : TimeRange{0, 0};
 }
 
 class Import {
@@ -89,26 +89,26 @@ class Import {
 
  private:
   void deliver(const std::string& path, const Trace& trace, Node& node) {
-    const TraceInterval span = measured(trace);
-    const int64_t duration_ns = span.end_ns - span.begin_ns;
+    const TimeRange span = measured(trace);
+    const int64_t duration_ns = span.to_ns - span.from_ns;
     // Without a time of day it ended no later than its file was written.
     const int64_t zero_ns =
-        trace.zero_ns.value_or(std::max<int64_t>(node.started_ns - duration_ns - span.begin_ns, -span.begin_ns));
+        trace.zero_ns.value_or(std::max<int64_t>(node.started_ns - duration_ns - span.from_ns, -span.from_ns));
     const Coverage compute(trace.compute);
     const Coverage communication(times_of(trace.communication));
     const Coverage copies(trace.copies);
     const Coverage overlap = compute.both(communication);
     const Coverage busy = compute.either(communication).either(copies);
-    TraceProfile profile{.node_id = node.node_id, .started_ns = zero_ns + span.begin_ns, .duration_ns = duration_ns};
+    TraceProfile profile{.node_id = node.node_id, .started_ns = zero_ns + span.from_ns, .duration_ns = duration_ns};
     profile.rank = trace.rank ? trace.rank : rank_in_path(path);
     profile.world_size = trace.world_size;
     profile.backend = trace.backend;
     profile.on_device = trace.on_device;
-    profile.compute_ns = compute.covered_ns(span.begin_ns, span.end_ns);
-    profile.communication_ns = communication.covered_ns(span.begin_ns, span.end_ns);
-    profile.overlap_ns = overlap.covered_ns(span.begin_ns, span.end_ns);
-    profile.copy_ns = copies.covered_ns(span.begin_ns, span.end_ns);
-    profile.idle_ns = duration_ns - busy.covered_ns(span.begin_ns, span.end_ns);
+    profile.compute_ns = compute.covered_ns(span.from_ns, span.to_ns);
+    profile.communication_ns = communication.covered_ns(span.from_ns, span.to_ns);
+    profile.overlap_ns = overlap.covered_ns(span.from_ns, span.to_ns);
+    profile.copy_ns = copies.covered_ns(span.from_ns, span.to_ns);
+    profile.idle_ns = duration_ns - busy.covered_ns(span.from_ns, span.to_ns);
     profile.steps = static_cast<int64_t>(trace.steps.size());
     profile.kernels = trace.kernels;
     profile.file = path;
@@ -138,16 +138,16 @@ class Import {
   }
 
   /// Calls without a size are distinguished by their order in their step: DDP sends its buckets in one order.
-  void deliver_collectives(NodeId node, const Trace& trace, const Coverage& compute, const TraceInterval& span) {
+  void deliver_collectives(NodeId node, const Trace& trace, const Coverage& compute, const TimeRange& span) {
     std::map<std::pair<uint32_t, int32_t>, TraceCollective> rows;
     std::vector<TraceCollective*> ordered;
     std::vector<int32_t> in_step(trace.calls.size(), 0);
     auto next_step = trace.steps.begin();
     for (const Trace::Communication& one : trace.communication) {
-      if (one.time.begin_ns < span.begin_ns || one.time.begin_ns > span.end_ns) {
+      if (one.time.from_ns < span.from_ns || one.time.from_ns > span.to_ns) {
         continue;
       }
-      while (next_step != trace.steps.end() && next_step->time.begin_ns <= one.time.begin_ns) {
+      while (next_step != trace.steps.end() && next_step->time.from_ns <= one.time.from_ns) {
         ++next_step;
         std::ranges::fill(in_step, 0);
       }
@@ -156,7 +156,7 @@ class Import {
       const int32_t ordinal = by_order ? std::min(++in_step[one.call], kMostOrdinals) : 0;
       const auto [found, is_new] = rows.try_emplace({one.call, ordinal});
       TraceCollective& row = found->second;
-      const int64_t duration_ns = one.time.end_ns - one.time.begin_ns;
+      const int64_t duration_ns = one.time.to_ns - one.time.from_ns;
       if (is_new) {
         ordered.push_back(&row);
         row.node_id = node;
@@ -170,8 +170,8 @@ class Import {
       }
       ++row.calls;
       row.total_ns = std::min(row.total_ns + duration_ns, kLongestSumNs);
-      row.exposed_ns = std::min(row.exposed_ns + duration_ns - compute.covered_ns(one.time.begin_ns, one.time.end_ns),
-                                kLongestSumNs);
+      row.exposed_ns =
+          std::min(row.exposed_ns + duration_ns - compute.covered_ns(one.time.from_ns, one.time.to_ns), kLongestSumNs);
       row.shortest_ns = std::min(row.shortest_ns, duration_ns);
       row.longest_ns = std::max(row.longest_ns, duration_ns);
     }

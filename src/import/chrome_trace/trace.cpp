@@ -266,7 +266,7 @@ class Reader {
       ++trace_.damaged;
       return;
     }
-    const TraceInterval time{*event_.begin_ns, *event_.begin_ns + *event_.duration_ns};
+    const TimeRange time{*event_.begin_ns, *event_.begin_ns + *event_.duration_ns};
     if (step) {
       take_step(time);
       return;
@@ -307,11 +307,11 @@ class Reader {
   }
 
   /// Of a tree of operators the outermost counts: those inside follow it.
-  void take_operator(TraceInterval time) {
+  void take_operator(TimeRange time) {
     ++trace_.kernels;
     const bool room = threads_.size() < kMostThreads;
     const auto thread = threads_.find(event_.thread);
-    if (thread != threads_.end() && thread->second.begin_ns <= time.begin_ns && time.end_ns <= thread->second.end_ns) {
+    if (thread != threads_.end() && thread->second.from_ns <= time.from_ns && time.to_ns <= thread->second.to_ns) {
       return;
     }
     if (thread != threads_.end()) {
@@ -322,7 +322,7 @@ class Reader {
     trace_.compute.push_back(time);
   }
 
-  void take_communication(TraceInterval time) {
+  void take_communication(TimeRange time) {
     TraceCall call{.op = collective_name(event_.collective.empty() ? event_.name : event_.collective),
                    .process_group = event_.group_description.empty() || event_.group_description == "undefined"
                                         ? event_.group
@@ -345,15 +345,15 @@ class Reader {
   }
 
   /// Kineto repeats a step for each stream of the device.
-  void take_step(TraceInterval time) {
+  void take_step(TimeRange time) {
     const auto number = read_whole(std::string_view(event_.name).substr(kStep.size()), int64_t{1} << 53);
     if (!number) {
       return;
     }
     auto& steps = event_.category == "gpu_user_annotation" ? device_steps_ : cpu_steps_;
     if (const auto known = steps.find(*number); known != steps.end()) {
-      known->second.begin_ns = std::min(known->second.begin_ns, time.begin_ns);
-      known->second.end_ns = std::max(known->second.end_ns, time.end_ns);
+      known->second.from_ns = std::min(known->second.from_ns, time.from_ns);
+      known->second.to_ns = std::max(known->second.to_ns, time.to_ns);
     } else if (steps.size() < Trace::kMostSteps) {
       steps.emplace(*number, time);
     }
@@ -363,24 +363,24 @@ class Reader {
     for (const auto& [step, time] : trace_.on_device && !device_steps_.empty() ? device_steps_ : cpu_steps_) {
       trace_.steps.push_back({step, time});
     }
-    const auto begin = [](const auto& one) { return one.time.begin_ns; };
+    const auto begin = [](const auto& one) { return one.time.from_ns; };
     std::ranges::stable_sort(trace_.steps, {}, begin);
     for (size_t i = 0; i + 1 < trace_.steps.size(); ++i) {
       // On several streams steps reach into each other: the next one's beginning ends a step.
-      TraceInterval& time = trace_.steps[i].time;
-      time.end_ns = std::min(time.end_ns, trace_.steps[i + 1].time.begin_ns);
+      TimeRange& time = trace_.steps[i].time;
+      time.to_ns = std::min(time.to_ns, trace_.steps[i + 1].time.from_ns);
     }
-    std::ranges::sort(trace_.compute, {}, &TraceInterval::begin_ns);
-    std::ranges::sort(trace_.copies, {}, &TraceInterval::begin_ns);
+    std::ranges::sort(trace_.compute, {}, &TimeRange::from_ns);
+    std::ranges::sort(trace_.copies, {}, &TimeRange::from_ns);
     std::ranges::stable_sort(trace_.communication, {}, begin);
     int64_t first_ns = -1;
     for (const auto* all : {&trace_.compute, &trace_.copies}) {
       if (!all->empty()) {
-        first_ns = std::max(first_ns, all->front().begin_ns);
+        first_ns = std::max(first_ns, all->front().from_ns);
       }
     }
     if (!trace_.communication.empty()) {
-      first_ns = std::max(first_ns, trace_.communication.front().time.begin_ns);
+      first_ns = std::max(first_ns, trace_.communication.front().time.from_ns);
     }
     // Before baseTimeNanoseconds times were those of the day themselves.
     if (base_ns_ && *base_ns_ + first_ns <= kLatestUs * kNsPerUs) {
@@ -395,9 +395,9 @@ class Reader {
   Event event_;
   std::optional<int64_t> base_ns_;
   std::map<TraceCall, uint32_t> calls_;
-  std::map<std::string, TraceInterval, std::less<>> threads_;  // the last outermost operator of each
-  std::map<int64_t, TraceInterval> cpu_steps_;
-  std::map<int64_t, TraceInterval> device_steps_;
+  std::map<std::string, TimeRange, std::less<>> threads_;  // the last outermost operator of each
+  std::map<int64_t, TimeRange> cpu_steps_;
+  std::map<int64_t, TimeRange> device_steps_;
 };
 
 }  // namespace

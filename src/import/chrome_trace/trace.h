@@ -28,10 +28,10 @@ struct TraceCall {
 struct Trace {
   struct Step {
     int64_t step = 0;
-    TraceInterval time;
+    TimeRange time;
   };
   struct Communication {
-    TraceInterval time;
+    TimeRange time;
     uint32_t call = 0;  // of `calls`
   };
   std::optional<int32_t> rank;
@@ -40,8 +40,8 @@ struct Trace {
   std::optional<int64_t> zero_ns;  // of the trace's times, in UTC; none: not said
   bool on_device = false;          // there are kernels
   int64_t kernels = 0;             // or operators
-  std::vector<TraceInterval> compute;
-  std::vector<TraceInterval> copies;
+  std::vector<TimeRange> compute;
+  std::vector<TimeRange> copies;
   std::vector<Communication> communication;
   std::vector<TraceCall> calls;
   std::vector<Step> steps;  // by begin

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 
+#include "base/text.h"
 #include "import/flight_recorder/pickle.h"
 #include "import/json.h"
 #include "import/nccl_log/log_text.h"
@@ -243,7 +244,7 @@ Result<Dump> read_dump(std::string_view bytes) {
 }
 
 std::optional<int32_t> rank_of_dump(std::string_view path) {
-  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const std::string_view name = base_name(path);
   if (const std::optional<int32_t> rank = rank_in_path(name)) {
     return rank;
   }

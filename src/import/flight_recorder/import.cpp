@@ -77,7 +77,7 @@ class Import {
   void deliver_unreadable(const std::string& path) {
     const Rank who = announce(path);
     sink_.accept(Node{.node_id = who.node,
-                      .name = file_name(path),
+                      .name = std::string(base_name(path)),
                       .agent_version = "flight_recorder",
                       .started_ns = who.written_ns,
                       .ended_ns = who.written_ns,
@@ -190,7 +190,7 @@ class Import {
   }
 
   void finish(const std::string& path, const Rank& who, int64_t first_ns, int64_t last_ns, bool timed) {
-    Node node{.node_id = who.node, .name = file_name(path), .agent_version = "flight_recorder"};
+    Node node{.node_id = who.node, .name = std::string(base_name(path)), .agent_version = "flight_recorder"};
     node.started_ns = first_ns;
     node.ended_ns = std::max(last_ns, who.written_ns);
     node.missing_evidence = fmt::format("{} {}", kLacksDurations, kLacksPids);

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "import/evidence.h"
 #include "import/file_node.h"
+#include "import/host_nodes.h"
 #include "import/kernel_log/message.h"
 #include "import/lines.h"
 #include "import/read_files.h"
@@ -20,7 +21,6 @@
 namespace stalltrace::import {
 namespace {
 
-constexpr size_t kMostHosts = 8192;
 constexpr size_t kMostOfAKind = 1000;      // of a file, by kind, number and device: corrected errors come by millions
 constexpr size_t kMostMessages = 100'000;  // of a file
 constexpr size_t kLongestText = 1024;
@@ -46,16 +46,16 @@ class Import {
     if (lines.failed()) {
       note_(fmt::format("{}: could not be read beyond line {}", path, number));
     }
-    node_of(path, last_host_);  // a log without a message is evidence as well
+    nodes_.of(path, last_host_);  // a log without a message is evidence as well
     deliver(path, number);
     ++summary_.files;
     return {};
   }
 
-  void refuse(const std::string& path) { ++node_of(path, "").losses["kernel:unreadable_file"]; }
+  void refuse(const std::string& path) { ++nodes_.of(path, "").losses["kernel:unreadable_file"]; }
 
   void finish() {
-    for (auto& [name, state] : nodes_) {
+    for (auto& [name, state] : nodes_.all()) {
       Node& node = state.row;
       node.missing_evidence = fmt::format("{} {}", kLacksDurations, kLacksCalls);
       if (state.untimed) {
@@ -64,21 +64,16 @@ class Import {
       if (state.without_zone) {
         node.missing_evidence += fmt::format(" {}", kLacksTimeZone);
       }
-      for (const auto& [source, count] : state.losses) {
-        sink_.accept(Loss{node.node_id, source, count});
-      }
-      sink_.accept(node);
       ++summary_.nodes;
     }
+    nodes_.deliver(sink_);
   }
   [[nodiscard]] const Summary& summary() const { return summary_; }
 
  private:
-  struct NodeState {
-    Node row;
+  struct Times {
     bool untimed = false;
     bool without_zone = false;
-    std::map<std::string, uint64_t> losses;
   };
   struct Pending {
     KernelMessage row;
@@ -87,16 +82,6 @@ class Import {
     bool timed = false;
     bool has_zone = false;
   };
-
-  /// The node of a host; without one, or with too many, that of the file.
-  NodeState& node_of(const std::string& path, const std::string& host) {
-    const bool named = !host.empty() && (nodes_.size() < kMostHosts || nodes_.contains(host));
-    const auto [found, is_new] = nodes_.try_emplace(named ? host : path);
-    if (is_new) {
-      found->second.row = file_nodes_.make(path, "kernel_log", named ? host : "");
-    }
-    return found->second;
-  }
 
   void take(const std::string& path, const Line& line, std::string_view text) {
     const std::optional<KernelText> message = read_kernel_message(text);
@@ -110,7 +95,7 @@ class Import {
     see(prefix);
     size_t& kept = kept_[{message->kind, message->code.value_or(-1), std::string(message->device)}];
     if (++kept > kMostOfAKind || messages_.size() >= kMostMessages) {
-      ++node_of(path, std::string(prefix.host)).losses["kernel:messages_not_kept"];
+      ++nodes_.of(path, std::string(prefix.host)).losses["kernel:messages_not_kept"];
       return;
     }
     Pending& pending = messages_.emplace_back();
@@ -142,7 +127,7 @@ class Import {
 
   void deliver(const std::string& path, int64_t lines) {
     for (Pending& pending : messages_) {
-      NodeState& node = node_of(path, pending.host);
+      HostNodes<Times>::State& node = nodes_.of(path, pending.host);
       if (!pending.timed) {
         // Its last line is not newer than the file.
         const int64_t before_ns = pending.uptime_ns && last_uptime_ns_
@@ -163,8 +148,7 @@ class Import {
   EventSink& sink_;
   const Note& note_;
   Summary summary_;
-  FileNodes file_nodes_;
-  std::map<std::string, NodeState> nodes_;
+  HostNodes<Times> nodes_{"kernel_log"};
   // Of the file that is being read:
   int64_t written_ns_ = 0;
   std::vector<Pending> messages_;

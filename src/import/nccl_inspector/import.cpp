@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "import/evidence.h"
-#include "import/file_node.h"
+#include "import/host_nodes.h"
 #include "import/lines.h"
 #include "import/nccl_inspector/record.h"
 #include "import/read_files.h"
@@ -23,7 +23,6 @@
 namespace stalltrace::import {
 namespace {
 
-constexpr size_t kMostHosts = 8192;
 constexpr size_t kMostSequences = 100'000;
 constexpr uint64_t kLeastKept = 64;  // of a sequence, by Options::most_calls
 
@@ -61,7 +60,7 @@ class Import {
     return {};
   }
 
-  void refuse(const std::string& path) { ++node_of(path, "").losses["inspector:unreadable_file"]; }
+  void refuse(const std::string& path) { ++nodes_.of(path, "").losses["inspector:unreadable_file"]; }
 
   void finish() {
     deliver_kept();
@@ -70,41 +69,27 @@ class Import {
       sink_.accept(std::move(row));
       ++summary_.processes;
     }
-    for (auto& [name, state] : nodes_) {
-      Node& node = state.row;
-      node.missing_evidence = kLacksBegins;
-      for (const auto& [source, count] : state.losses) {
-        sink_.accept(Loss{node.node_id, source, count});
-      }
-      sink_.accept(node);
+    for (auto& [name, state] : nodes_.all()) {
+      state.row.missing_evidence = kLacksBegins;
       ++summary_.nodes;
     }
+    nodes_.deliver(sink_);
   }
   [[nodiscard]] const Summary& summary() const { return summary_; }
 
  private:
-  struct NodeState {
-    Node row;
-    uint64_t numbers = 0;
-    std::map<std::string, uint64_t> losses;
+  struct Numbers {
+    uint64_t numbers = 0;  // of its events
   };
+  using NodeState = HostNodes<Numbers>::State;
   struct ProcessState {
     int64_t first_ns = std::numeric_limits<int64_t>::max();
     std::set<CommHash> comms;
   };
   using SequenceKey = std::tuple<NodeId, int32_t, CommHash, int32_t>;
 
-  NodeState& node_of(const std::string& path, const std::string& host) {
-    const bool named = !host.empty() && (nodes_.size() < kMostHosts || nodes_.contains(host));
-    const auto [found, is_new] = nodes_.try_emplace(named ? host : path);
-    if (is_new) {
-      found->second.row = file_nodes_.make(path, kInspectorFormat, named ? host : "");
-    }
-    return found->second;
-  }
-
   NodeState& take(const std::string& path, const InspectorRecord& record) {
-    NodeState& node = node_of(path, record.host);
+    NodeState& node = nodes_.of(path, record.host);
     const NodeId id = node.row.node_id;
     if (!record.op) {
       ++node.losses["inspector:unknown_operations"];
@@ -173,7 +158,7 @@ class Import {
 
   void deliver_kept() {
     std::map<NodeId, NodeState*> by_id;
-    for (auto& [name, state] : nodes_) {
+    for (auto& [name, state] : nodes_.all()) {
       by_id.emplace(state.row.node_id, &state);
     }
     for (auto& [key, calls] : kept_) {
@@ -196,8 +181,7 @@ class Import {
   const Note& note_;
   uint64_t most_;
   Summary summary_;
-  FileNodes file_nodes_;
-  std::map<std::string, NodeState> nodes_;
+  HostNodes<Numbers> nodes_{std::string(kInspectorFormat)};
   std::map<std::pair<NodeId, int32_t>, ProcessState> processes_;
   std::map<SequenceKey, std::deque<Collective>> kept_;
 };

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/text.h"
 #include "import/file_node.h"
 #include "import/log_time.h"
 
@@ -244,7 +245,7 @@ void Survey::leave_out_copies() {
           std::ranges::find_if(same_name, [&](const LoggedProcess* other) { return !are_two(process, *other); });
       if (copy == same_name.end()) {
         if (!same_name.empty()) {
-          process.host += fmt::format(" ({}: {})", same_name.size() + 1, file.path.substr(file.path.rfind('/') + 1));
+          process.host += fmt::format(" ({}: {})", same_name.size() + 1, base_name(file.path));
         }
         same_name.push_back(&process);
       } else if (newest(process) > newest(**copy)) {

@@ -29,7 +29,7 @@ size_t Flows::KeyHash::operator()(const Key& key) const {
   return hash(low) * 31 + hash(high) * 17 + key.low_port * size_t{65'537} + key.high_port;
 }
 
-void Flows::add(const Segment& segment, int64_t timestamp_ns, int64_t packet) {
+void Flows::add(const TcpSegment& segment, int64_t timestamp_ns, int64_t packet) {
   const bool first_is_low =
       std::pair(segment.source, segment.source_port) < std::pair(segment.destination, segment.destination_port);
   Key key{segment.source, segment.destination, segment.source_port, segment.destination_port};
@@ -92,7 +92,7 @@ void Flows::add(const Segment& segment, int64_t timestamp_ns, int64_t packet) {
 }
 
 /// A segment that is sent again has another identification. IPv6 has none: there copies look like retransmissions.
-bool Flows::is_copy(Direction& direction, const Segment& segment) {
+bool Flows::is_copy(Direction& direction, const TcpSegment& segment) {
   const Print print{segment.seq, segment.ack, segment.payload_bytes, segment.identification};
   if (segment.identification == 0) {
     return false;
@@ -104,7 +104,7 @@ bool Flows::is_copy(Direction& direction, const Segment& segment) {
   return false;
 }
 
-void Flows::begin(Direction& direction, const Segment& segment, Now now) {
+void Flows::begin(Direction& direction, const TcpSegment& segment, Now now) {
   PacketFlow& row = direction.row;
   row.flow = ++number_;
   row.started_ns = now.ns;
@@ -112,7 +112,7 @@ void Flows::begin(Direction& direction, const Segment& segment, Now now) {
   row.destination = {format_address(segment.destination), segment.destination_port};
 }
 
-void Flows::report(PacketEventKind kind, const Direction& direction, const Segment& segment, Now now) {
+void Flows::report(PacketEventKind kind, const Direction& direction, const TcpSegment& segment, Now now) {
   event_({.timestamp_ns = now.ns,
           .kind = kind,
           .flow = direction.row.flow,
@@ -123,7 +123,7 @@ void Flows::report(PacketEventKind kind, const Direction& direction, const Segme
           .packet = now.packet});
 }
 
-void Flows::take_data(Direction& direction, const Direction& other, const Segment& segment, Now now) {
+void Flows::take_data(Direction& direction, const Direction& other, const TcpSegment& segment, Now now) {
   const int64_t length = int64_t{segment.payload_bytes} + (segment.syn ? 1 : 0) + (segment.fin ? 1 : 0);
   if (!direction.begun) {
     direction.begun = true;
@@ -154,8 +154,8 @@ void Flows::take_data(Direction& direction, const Direction& other, const Segmen
 }
 
 /// [begin, end) was sent before, or is a hole.
-void Flows::take_again(Direction& direction, const Direction& other, int64_t begin, int64_t end, const Segment& segment,
-                       Now now) {
+void Flows::take_again(Direction& direction, const Direction& other, int64_t begin, int64_t end,
+                       const TcpSegment& segment, Now now) {
   PacketFlow& row = direction.row;
   const auto hole =
       std::ranges::find_if(direction.holes, [&](const Hole& one) { return begin < one.end && one.begin < end; });
@@ -192,7 +192,7 @@ void Flows::take_again(Direction& direction, const Direction& other, int64_t beg
   }
 }
 
-void Flows::take_ack(Direction& direction, Direction& acknowledged, const Segment& segment) {
+void Flows::take_ack(Direction& direction, Direction& acknowledged, const TcpSegment& segment) {
   const bool bare = segment.payload_bytes == 0 && !segment.syn && !segment.fin;
   const bool outstanding = acknowledged.begun && unwrap(segment.ack, acknowledged.next) < acknowledged.next;
   const bool same = bare && outstanding && direction.last_ack == segment.ack && direction.last_window == segment.window;
@@ -234,7 +234,7 @@ void Flows::take_ack(Direction& direction, Direction& acknowledged, const Segmen
   }
 }
 
-void Flows::take_window(Direction& direction, const Segment& segment, Now now) {
+void Flows::take_window(Direction& direction, const TcpSegment& segment, Now now) {
   direction.last_window = segment.window;
   if (segment.window == 0 && !direction.closed_window_ns) {
     ++direction.row.zero_windows;

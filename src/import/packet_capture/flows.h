@@ -13,7 +13,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "import/packet_capture/segment.h"
+#include "import/packet_capture/tcp_segment.h"
 #include "model/events/imported/packet_capture.h"
 
 namespace stalltrace::import {
@@ -28,7 +28,7 @@ class Flows {
   Flows(std::function<void(const PacketEvent&)> event, std::function<void(PacketFlow)> done)
       : event_(std::move(event)), done_(std::move(done)) {}
 
-  void add(const Segment& segment, int64_t timestamp_ns, int64_t packet);
+  void add(const TcpSegment& segment, int64_t timestamp_ns, int64_t packet);
   /// All flows go to `done`. `end_ns`: the capture's last packet.
   void finish(int64_t end_ns);
   /// Packets of connections that were too many.
@@ -94,14 +94,14 @@ class Flows {
     int64_t ns = 0;
     int64_t packet = 0;
   };
-  bool is_copy(Direction& direction, const Segment& segment);
-  void begin(Direction& direction, const Segment& segment, Now now);
-  void take_data(Direction& direction, const Direction& other, const Segment& segment, Now now);
-  void take_again(Direction& direction, const Direction& other, int64_t begin, int64_t end, const Segment& segment,
+  bool is_copy(Direction& direction, const TcpSegment& segment);
+  void begin(Direction& direction, const TcpSegment& segment, Now now);
+  void take_data(Direction& direction, const Direction& other, const TcpSegment& segment, Now now);
+  void take_again(Direction& direction, const Direction& other, int64_t begin, int64_t end, const TcpSegment& segment,
                   Now now);
-  void take_ack(Direction& direction, Direction& acknowledged, const Segment& segment);
-  void take_window(Direction& direction, const Segment& segment, Now now);
-  void report(PacketEventKind kind, const Direction& direction, const Segment& segment, Now now);
+  void take_ack(Direction& direction, Direction& acknowledged, const TcpSegment& segment);
+  void take_window(Direction& direction, const TcpSegment& segment, Now now);
+  void report(PacketEventKind kind, const Direction& direction, const TcpSegment& segment, Now now);
   void finish(Direction& direction, const Direction& other, int64_t end_ns);
 
   std::function<void(const PacketEvent&)> event_;

@@ -11,7 +11,7 @@
 #include "import/file_node.h"
 #include "import/packet_capture/flows.h"
 #include "import/packet_capture/packets.h"
-#include "import/packet_capture/segment.h"
+#include "import/packet_capture/tcp_segment.h"
 #include "import/read_files.h"
 #include "model/events/imported_evidence.h"
 
@@ -55,7 +55,7 @@ class Import {
       capture.started_ns = capture.packets == 0 ? last_ns : capture.started_ns;
       ++capture.packets;
       const auto read = read_packet(packet.bytes, packet.link_type, packet.size_bytes);
-      if (const auto* segment = std::get_if<Segment>(&read)) {
+      if (const auto* segment = std::get_if<TcpSegment>(&read)) {
         ++capture.tcp_packets;
         flows.add(*segment, last_ns, packet.number);
       } else if (const auto* error = std::get_if<IcmpError>(&read)) {

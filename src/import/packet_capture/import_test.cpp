@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "import/packet_capture/segment.h"
+#include "import/packet_capture/tcp_segment.h"
 #include "import/testing/capture_files.h"
 #include "import/testing/evidence_files.h"
 #include "model/events/imported_evidence.h"
@@ -235,7 +235,7 @@ TEST(PacketCapture, LinkLayersAndVersion6) {
   const std::string ip = tcp({.seq = 7, .payload = 10});
   const auto seen = [](const std::string& bytes, uint32_t link) {
     const auto packet = read_packet(bytes, link, bytes.size());
-    const auto* segment = std::get_if<Segment>(&packet);
+    const auto* segment = std::get_if<TcpSegment>(&packet);
     return segment != nullptr && segment->seq == 7 && format_address(segment->source) == "10.0.0.1";
   };
   EXPECT_TRUE(seen(ip, 101));
@@ -249,7 +249,7 @@ TEST(PacketCapture, LinkLayersAndVersion6) {
                              std::string("\xfe\x80") + std::string(13, '\0') + "\x01" + std::string("\xfe\x80") +
                              std::string(13, '\0') + "\x02" + std::string("\x06\0\0\0\0\0\0\0", 8);
   const auto packet = read_packet(header + ip.substr(20, 20), 101, 68);
-  const auto* segment = std::get_if<Segment>(&packet);
+  const auto* segment = std::get_if<TcpSegment>(&packet);
   ASSERT_NE(segment, nullptr);
   EXPECT_EQ(format_address(segment->source), "fe80::1");
   EXPECT_EQ(segment->payload_bytes, 0U);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/net/link_local.h"
 #include "base/text.h"
 
 namespace stalltrace::preflight {
@@ -85,7 +86,7 @@ void check_choice(const Settings& settings, const std::vector<InterfaceAddress>&
       report.add(std::string(kInterface), one.name, Outcome::kWarning,
                  detail + ": a bridge, or a network of containers",
                  "if other nodes are not behind it, name the right interface in NCCL_SOCKET_IFNAME");
-    } else if (one.ipv6 && one.address.starts_with("fe80:")) {
+    } else if (one.ipv6 && is_link_local(one.address)) {
       report.add(std::string(kInterface), one.name, Outcome::kWarning, detail + ": a link-local address",
                  "give it an address, or set NCCL_SOCKET_FAMILY=AF_INET");
     } else {

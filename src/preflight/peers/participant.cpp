@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/net/link_local.h"
 #include "base/text.h"
 #include "preflight/nccl/settings.h"
 #include "preflight/network/interfaces.h"
@@ -53,7 +54,7 @@ TestedNode describe(const Launch& launch, const Environment& environment, const 
   const ChosenInterfaces chosen =
       choose_interfaces(*interfaces, settings.value("NCCL_SOCKET_IFNAME"), settings.value("NCCL_SOCKET_FAMILY"));
   const auto usable = std::ranges::find_if(
-      chosen.addresses, [](const InterfaceAddress& one) { return !one.loopback && !one.address.starts_with("fe80:"); });
+      chosen.addresses, [](const InterfaceAddress& one) { return !one.loopback && !is_link_local(one.address); });
   if (usable != chosen.addresses.end()) {
     node.address = usable->address;
   }

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "base/net/loopback.h"
 #include "base/text.h"
 
 namespace stalltrace::serve {
@@ -37,17 +38,14 @@ Result<ListenAddress> parse_listen_address(std::string_view text) {
   if (address.starts_with('[') && address.ends_with(']')) {
     address = address.substr(1, address.size() - 2);
   }
-  ListenAddress where{.address = address.empty() || address == "localhost" ? "127.0.0.1" : std::string(address),
+  ListenAddress where{.address = address.empty() || is_localhost(address) ? kLocalhostNumber : std::string(address),
                       .port = static_cast<uint16_t>(*port)};
   in_addr v4{};
   in6_addr v6{};
-  if (::inet_pton(AF_INET, where.address.c_str(), &v4) == 1) {
-    where.loopback = ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
-  } else if (::inet_pton(AF_INET6, where.address.c_str(), &v6) == 1) {
-    where.loopback = IN6_IS_ADDR_LOOPBACK(&v6);
-  } else {
+  if (::inet_pton(AF_INET, where.address.c_str(), &v4) != 1 && ::inet_pton(AF_INET6, where.address.c_str(), &v6) != 1) {
     return not_an_address(text);
   }
+  where.loopback = is_loopback(where.address);
   return where;
 }
 

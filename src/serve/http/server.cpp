@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/server.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -27,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/net/loopback.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "serve/http/channel.h"
@@ -58,10 +58,9 @@ bool is_own_host(std::string_view host) {
   if (colon != std::string_view::npos && !is_digits(host.substr(colon + 1))) {
     return false;
   }
-  const std::string name(host.substr(0, colon));
-  in_addr number{};
-  return beast::iequals(name, "localhost") || name == "[::1]" ||
-         (::inet_pton(AF_INET, name.c_str(), &number) == 1 && ntohl(number.s_addr) >> 24 == IN_LOOPBACKNET);
+  const std::string_view name = host.substr(0, colon);
+  const bool in_brackets = name.starts_with('[') && name.ends_with(']');
+  return is_localhost(name) || is_loopback(std::string(in_brackets ? name.substr(1, name.size() - 2) : name));
 }
 
 /// Of a browser, for a page of another site; its fetches without CORS have no Origin.

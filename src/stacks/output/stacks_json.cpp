@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "stacks/output/describe.h"
 #include "stacks/output/stacks_text.h"
 
@@ -10,11 +11,6 @@ namespace stalltrace::stacks {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
 
 std::string_view kind_word(DescriptorKind kind) {
   switch (kind) {

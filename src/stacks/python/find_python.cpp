@@ -21,8 +21,6 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kSymbols{"_PyRuntime", "Py_Version", "PyCode_Type"};
 
-std::string_view file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
-
 /// 11 of "libpython3.11.so.1.0", "python3.11", "/usr/lib/python3.11/lib-dynload/x.so".
 std::optional<uint32_t> minor_in(std::string_view text) {
   constexpr std::string_view kName = "python3.";
@@ -39,11 +37,11 @@ std::optional<uint32_t> minor_in(std::string_view text) {
 /// Files that may contain the interpreter, most likely first: a library, the program itself, any other.
 std::vector<MappedFile> candidates(const std::vector<MappedFile>& mappings, const std::string& executable) {
   const auto order = [&](const MappedFile& file) {
-    return file_name(file.path).starts_with("libpython") ? 0 : file.path == executable ? 1 : 2;
+    return base_name(file.path).starts_with("libpython") ? 0 : file.path == executable ? 1 : 2;
   };
   std::vector<MappedFile> files;
   std::ranges::copy_if(mappings, std::back_inserter(files), [&](const MappedFile& file) {
-    const std::string_view name = file_name(file.path);
+    const std::string_view name = base_name(file.path);
     return order(file) < 2 || name.find("python") != std::string_view::npos;
   });
   std::ranges::stable_sort(files, {}, order);
@@ -67,11 +65,11 @@ Result<std::vector<MappedFile>> mappings_of(const Procfs& procfs, pid_t pid) {
 std::unexpected<Error> not_cpython(const Procfs& procfs, pid_t pid, const std::vector<MappedFile>& mappings) {
   const auto maps = [&](std::string_view name) {
     return std::ranges::any_of(
-        mappings, [&](const MappedFile& file) { return file_name(file.path).find(name) != std::string_view::npos; });
+        mappings, [&](const MappedFile& file) { return base_name(file.path).find(name) != std::string_view::npos; });
   };
   const std::string executable = procfs.executable(pid);  // a kernel thread has none
   const std::string name =
-      printable(executable.empty() ? procfs.thread_name(pid, pid) : std::string(file_name(executable)));
+      printable(executable.empty() ? procfs.thread_name(pid, pid) : std::string(base_name(executable)));
   if (maps("pypy") || maps("python2")) {
     return fail(fmt::format("process {} ({}) is {}", pid, name, maps("pypy") ? "PyPy, not CPython" : "Python 2"),
                 "only the frames of CPython 3.9 to 3.13 can be read", ErrorKind::kUnsupported);
@@ -104,12 +102,12 @@ std::string version_text(uint32_t py_version) {
 }
 
 bool may_be_python(const Procfs& procfs, pid_t pid) {
-  if (file_name(procfs.executable(pid)).starts_with("python")) {
+  if (base_name(procfs.executable(pid)).starts_with("python")) {
     return true;
   }
   const auto mappings = procfs.executable_mappings(pid);
   return mappings && std::ranges::any_of(*mappings, [](const MappedFile& file) {
-           return file_name(file.path).starts_with("libpython");
+           return base_name(file.path).starts_with("libpython");
          });
 }
 
@@ -135,7 +133,7 @@ Result<PythonProgram> find_python(const Procfs& procfs, pid_t pid) {
       program.version = version_text(version);
       return program;
     }
-    auto minor = minor_in(file_name(file.path));
+    auto minor = minor_in(base_name(file.path));
     for (size_t i = 0; i < mappings.size() && !minor; ++i) {
       minor = minor_in(mappings[i].path);
     }

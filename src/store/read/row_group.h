@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of a recording's rows as far as its segments (segment.h) show it. Internal to store/.
+// The order of a recording's rows as far as its zone maps (zone_map.h) show it. Internal to store/.
 #pragma once
 
 #include <cstdint>

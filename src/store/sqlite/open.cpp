@@ -37,27 +37,34 @@ UniqueFd open_log(const std::string& path) {
 
 bool has_log(const std::string& path) { return file_size(path + "-wal") > 0; }
 
+/// A file and what errors call it.
+struct NamedFile {
+  const std::string& path;
+  const std::string& name;
+};
+
 /// Compares SQLite's header (section 1.3 of its file format) with the size of the file.
-Status check_header(const std::string& path, int64_t size) {
+Status check_header(const NamedFile& file, int64_t size) {
+  const auto& [path, name] = file;
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));  // it may be a FIFO by now
   if (!fd) {
-    return fail_errno(path, errno,
+    return fail_errno(name, errno,
                       errno == EMFILE || errno == ENFILE ? "raise the limit of open files (ulimit -n), or give fewer"
                                                          : "run as a user who may read it");
   }
   std::array<uint8_t, 100> header{};
   const ssize_t got = read_at(fd.get(), header.data(), header.size(), 0);
   if (got < 0) {
-    return fail_errno(path, errno, "look for errors of the disk (dmesg), and copy it again from where it was made");
+    return fail_errno(name, errno, "look for errors of the disk (dmesg), and copy it again from where it was made");
   }
   if (got < static_cast<ssize_t>(kMagic.size()) || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) {
-    return fail(path + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);
+    return fail(name + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);
   }
   const uint32_t page_field = big_endian(&header[16], 2);
   const int64_t page_bytes = page_field == 1 ? 65536 : page_field;
   const int64_t expected = page_bytes * big_endian(&header[28], 4);
   if (got < static_cast<ssize_t>(header.size()) || (size < expected && !has_log(path))) {
-    return fail(fmt::format("{}: cut short: {} of {} bytes are there", path, size, expected),
+    return fail(fmt::format("{}: cut short: {} of {} bytes are there", name, size, expected),
                 "copy it again from where it was made", ErrorKind::kCorrupt);
   }
   return {};
@@ -70,8 +77,27 @@ struct ReadingTarget {
   bool exclusive = false;
 };
 
-Result<ReadingTarget> reading_target(const std::string& path) {
-  ST_TRY(check_file(path));
+/// The checks of check_file, with the file's name in errors.
+Status check_named(const NamedFile& file) {
+  const auto& [path, name] = file;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    return errno == ENOENT ? Status(fail(name + ": no such file", kGiveRecording, ErrorKind::kNotFound))
+                           : Status(fail_errno(name, errno, kGiveRecording));
+  }
+  if (!S_ISREG(status.st_mode)) {
+    return fail(fmt::format("{}: {}, not a recording", name, S_ISDIR(status.st_mode) ? "a folder" : "not a file"),
+                kGiveRecording, ErrorKind::kCorrupt);
+  }
+  if (status.st_size == 0) {
+    return fail(name + ": empty, not a recording", kGiveRecording, ErrorKind::kCorrupt);
+  }
+  // A file that this process is writing must not be opened and closed here: that would drop SQLite's locks on it.
+  return is_being_written(path) ? Status() : check_header(file, status.st_size);
+}
+
+/// The file has passed check_named.
+ReadingTarget reading_target(const std::string& path) {
   if (is_being_written(path)) {
     return ReadingTarget{file_uri(path, "mode=ro"), false};
   }
@@ -81,8 +107,9 @@ Result<ReadingTarget> reading_target(const std::string& path) {
                        : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
 }
 
-Result<Database> open_once(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
-  ST_ASSIGN(const ReadingTarget target, reading_target(path));
+/// Errors do not name the file.
+Result<Database> open_checked(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
+  const ReadingTarget target = reading_target(path);
   ST_ASSIGN(Database db, Database::open(target.uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI));
   ST_TRY(db.guard({.kind = kind, .path = path, .deadline_ns = deadline_ns},
                   fmt::format("PRAGMA locking_mode = {}; PRAGMA query_only = ON; PRAGMA cache_size = -8192",
@@ -94,24 +121,28 @@ Result<Database> open_once(const std::string& path, ReaderKind kind, int64_t dea
   return db;
 }
 
+Result<Database> open_once(const NamedFile& file, ReaderKind kind, int64_t deadline_ns) {
+  ST_TRY(check_named(file));
+  auto db = open_checked(file.path, kind, deadline_ns);
+  return db ? std::move(db) : with_context(file.name, std::move(db.error()));
+}
+
+/// Errors do not name the file, which has passed check_named.
+Status attach_checked(Database& db, const std::string& path) {
+  const ReadingTarget target = reading_target(path);
+  ST_TRY(db.guard({.kind = ReaderKind::kMerge, .path = path},
+                  fmt::format("PRAGMA locking_mode = {}; ATTACH {} AS input", target.exclusive ? "EXCLUSIVE" : "NORMAL",
+                              quote_text(target.uri))));
+  auto checked = check_known_schema(db, "input");
+  if (!checked) {
+    static_cast<void>(db.execute("DETACH input"));
+  }
+  return checked;
+}
+
 }  // namespace
 
-Status check_file(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) {
-    return errno == ENOENT ? Status(fail(path + ": no such file", kGiveRecording, ErrorKind::kNotFound))
-                           : Status(fail_errno(path, errno, kGiveRecording));
-  }
-  if (!S_ISREG(status.st_mode)) {
-    return fail(fmt::format("{}: {}, not a recording", path, S_ISDIR(status.st_mode) ? "a folder" : "not a file"),
-                kGiveRecording, ErrorKind::kCorrupt);
-  }
-  if (status.st_size == 0) {
-    return fail(path + ": empty, not a recording", kGiveRecording, ErrorKind::kCorrupt);
-  }
-  // A file that this process is writing must not be opened and closed here: that would drop SQLite's locks on it.
-  return is_being_written(path) ? Status() : check_header(path, status.st_size);
-}
+Status check_file(const std::string& path) { return check_named({path, path}); }
 
 UniqueFd lock_writer(const std::string& path) {
   UniqueFd fd = open_log(path);
@@ -131,15 +162,9 @@ bool is_being_written(const std::string& path) {
 }
 
 Status attach_for_reading(Database& db, const std::string& path) {
-  ST_ASSIGN(const ReadingTarget target, reading_target(path));
-  ST_TRY(db.guard({.kind = ReaderKind::kMerge, .path = path},
-                  fmt::format("PRAGMA locking_mode = {}; ATTACH {} AS input", target.exclusive ? "EXCLUSIVE" : "NORMAL",
-                              quote_text(target.uri))));
-  auto checked = check_known_schema(db, "input");
-  if (!checked) {
-    static_cast<void>(db.execute("DETACH input"));
-  }
-  return checked;
+  ST_TRY(check_file(path));
+  Status attached = attach_checked(db, path);
+  return attached ? std::move(attached) : with_context(path, std::move(attached.error()));
 }
 
 bool is_opened_complete(const Database& db) {
@@ -171,16 +196,17 @@ Result<Database> open_again(const std::string& path, const struct stat& checked)
 }
 
 Result<Database> open_for_reading(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
+  return open_for_reading(path, path, kind, deadline_ns);
+}
+
+Result<Database> open_for_reading(const std::string& path, const std::string& name, ReaderKind kind,
+                                  int64_t deadline_ns) {
   // A writer may create or remove a log between this check and SQLite's: check again.
   constexpr int kAttempts = 3;
   for (int attempt = 1;; ++attempt) {
-    auto opened = open_once(path, kind, deadline_ns);
-    if (opened) {
+    auto opened = open_once({path, name}, kind, deadline_ns);
+    if (opened || attempt == kAttempts) {
       return opened;
-    }
-    if (attempt == kAttempts) {
-      const bool named = opened.error().what.starts_with(path);
-      return named ? std::unexpected(std::move(opened.error())) : with_context(path, std::move(opened.error()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

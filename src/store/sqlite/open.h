@@ -19,8 +19,11 @@ namespace stalltrace::store {
 ///  - closed cleanly (no write-ahead log): opened as immutable, which also works on read-only media;
 ///  - being written: opened as any SQLite client does, sharing the writer's memory;
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
+/// Errors begin with the path, or with `name` where it is given.
 Result<Database> open_for_reading(const std::string& path, ReaderKind kind = ReaderKind::kSubcommand,
                                   int64_t deadline_ns = 0);
+Result<Database> open_for_reading(const std::string& path, const std::string& name, ReaderKind kind,
+                                  int64_t deadline_ns);
 
 /// True if `db` was opened as one that nobody writes and that has no log: its bytes don't change.
 bool is_opened_complete(const Database& db);
@@ -32,7 +35,8 @@ bool is_same_state(const struct stat& one, const struct stat& other);
 /// then: if it has changed since, it is refused.
 Result<Database> open_again(const std::string& path, const struct stat& checked);
 
-/// Attaches `path` to a connection of our own file as `input`, opened and checked like open_for_reading.
+/// Attaches `path` to a connection of our own file as `input`, opened and checked like open_for_reading. Errors
+/// begin with the path.
 Status attach_for_reading(Database& db, const std::string& path);
 
 /// True while a tracer is writing `path`.
@@ -43,7 +47,7 @@ bool is_being_written(const std::string& path);
 UniqueFd lock_writer(const std::string& path);
 
 /// Reports errors that are detected before SQLite opens the file: missing, a folder, empty, unreadable, no SQLite,
-/// truncated.
+/// truncated. They begin with the path.
 Status check_file(const std::string& path);
 
 }  // namespace stalltrace::store

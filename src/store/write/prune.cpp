@@ -25,8 +25,8 @@ void add(Pruner::Removed& all, const Pruner::Removed& some) {
 Result<bool> is_empty(Database& db, const PrunableTable& table, size_t index) {
   ST_ASSIGN(Statement select, db.prepare(fmt::format("SELECT 1 FROM {} WHERE {} >= ? AND {} < ? LIMIT 1", table.name,
                                                      table.id_column, table.id_column)));
-  select.bind(1, table.segments->segments()[index].first_id);
-  select.bind(2, table.segments->end_id(index));
+  select.bind(1, table.zone_map->segments()[index].first_id);
+  select.bind(2, table.zone_map->end_id(index));
   const int code = select.step();
   return code == SQLITE_ROW || code == SQLITE_DONE ? Result<bool>(code == SQLITE_DONE)
                                                    : fail_sqlite(db.get(), fmt::format("segments of {}", table.name));
@@ -52,7 +52,7 @@ std::vector<Pruner::Candidate> Pruner::candidates(const std::vector<PrunableTabl
   const auto& sets = done_[static_cast<size_t>(depth)];
   for (const PrunableTable& table : tables) {
     const auto set = sets.find(table.name);
-    const std::vector<Segment>& segments = table.segments->segments();
+    const std::vector<Segment>& segments = table.zone_map->segments();
     for (size_t i = 0; i + 1 < segments.size(); ++i) {  // the last one is still being filled
       if (set == sets.end() || !set->second.contains(segments[i].first_id)) {
         found.push_back({segments[i].min_ns, &table, i});
@@ -65,9 +65,9 @@ std::vector<Pruner::Candidate> Pruner::candidates(const std::vector<PrunableTabl
 
 Result<uint64_t> Pruner::remove(Database& db, const Candidate& candidate, const std::vector<TimeRange>& keep) {
   const PrunableTable& table = *candidate.table;
-  const Segment& segment = table.segments->segments()[candidate.index];
+  const Segment& segment = table.zone_map->segments()[candidate.index];
   std::string sql = fmt::format("DELETE FROM {} WHERE {} >= {} AND {} < {}", table.name, table.id_column,
-                                segment.first_id, table.id_column, table.segments->end_id(candidate.index));
+                                segment.first_id, table.id_column, table.zone_map->end_id(candidate.index));
   for (const TimeRange& window : keep) {
     if (segment.min_ns < window.to_ns && segment.end_ns >= window.from_ns) {
       sql += fmt::format(" AND NOT (timestamp_ns < {} AND ifnull({}, {}) >= {})", window.to_ns, table.end_sql, kForever,
@@ -91,11 +91,11 @@ Status Pruner::remove_all(Database& db, std::span<const Candidate> batch, const 
     ST_ASSIGN(const bool empty, is_empty(db, *candidate.table, candidate.index));
     if (empty) {
       ST_TRY(db.execute(fmt::format("DELETE FROM segment WHERE source = '{}' AND first_id = {}", candidate.table->name,
-                                    candidate.table->segments->segments()[candidate.index].first_id)));
+                                    candidate.table->zone_map->segments()[candidate.index].first_id)));
     }
   }
   for (const auto& [table, count] : counts) {
-    ST_TRY(count_pruned(db, batch.front().table->segments->node(), table, count));
+    ST_TRY(count_pruned(db, batch.front().table->zone_map->node(), table, count));
   }
   ST_TRY(transaction.commit());
   add(removed, counts);
@@ -106,7 +106,7 @@ int64_t Pruner::oldest_ns(const std::vector<PrunableTable>& tables) const {
   const auto& sets = done_[static_cast<size_t>(Depth::kNormal)];
   int64_t oldest_ns = kForever;
   for (const PrunableTable& table : tables) {
-    const std::vector<Segment>& segments = table.segments->segments();
+    const std::vector<Segment>& segments = table.zone_map->segments();
     const auto set = sets.find(table.name);
     const auto first = std::ranges::find_if(
         segments, [&](const Segment& segment) { return set == sets.end() || !set->second.contains(segment.first_id); });
@@ -130,7 +130,7 @@ Status Pruner::prune_streams(Database& db, const std::vector<PrunableTable>& tab
     const std::span batch(old.data() + first, count);
     ST_TRY(remove_all(db, batch, keep, removed));
     for (const Candidate& candidate : batch) {
-      done(depth, candidate.table->name).insert(candidate.table->segments->segments()[candidate.index].first_id);
+      done(depth, candidate.table->name).insert(candidate.table->zone_map->segments()[candidate.index].first_id);
     }
   }
   return {};

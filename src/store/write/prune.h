@@ -23,7 +23,7 @@ struct PrunableTable {
   std::string_view name;
   std::string_view id_column;
   std::string_view end_sql;
-  const ZoneMap* segments = nullptr;
+  const ZoneMap* zone_map = nullptr;
 };
 
 class Pruner {

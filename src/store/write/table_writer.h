@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writer of one table: its buffer, its statement and, for streamed tables, its segments. Internal to store/.
+// The writer of one table: its buffer, its statement and, for streamed tables, its zone maps. Internal to store/.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ class TableWriter {
         return code;
       }
     }
-    for (ZoneMap& list : segments_) {
+    for (ZoneMap& list : zone_maps_) {
       code = list.store(upsert_segment, EventTraits<T>::kTable);
       if (code != SQLITE_DONE) {
         return code;
@@ -80,7 +80,7 @@ class TableWriter {
   }
 
   void rolled_back() {
-    for (ZoneMap& list : segments_) {
+    for (ZoneMap& list : zone_maps_) {
       list.mark_all_changed();
     }
   }
@@ -104,13 +104,13 @@ class TableWriter {
   }
 
   [[nodiscard]] const std::vector<T>& rows() const { return rows_; }
-  [[nodiscard]] const std::vector<ZoneMap>& segments() const { return segments_; }
+  [[nodiscard]] const std::vector<ZoneMap>& zone_maps() const { return zone_maps_; }
 
  private:
   static constexpr size_t kRecent = std::is_same_v<T, Collective> ? 4096 : 0;
 
   int write_streamed(const T& row) {
-    ZoneMap& list = segments_of(row.node_id);
+    ZoneMap& list = zone_map_of(row.node_id);
     if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
       list.add(row.event_id, row.timestamp_ns, EventTraits<T>::end_ns(row));
       return step(row, 1);
@@ -129,16 +129,16 @@ class TableWriter {
     return code;
   }
 
-  ZoneMap& segments_of(NodeId node) {
+  ZoneMap& zone_map_of(NodeId node) {
     const auto found =
-        std::find_if(segments_.begin(), segments_.end(), [&](const ZoneMap& list) { return list.node() == node; });
-    return found != segments_.end() ? *found : segments_.emplace_back(node);
+        std::find_if(zone_maps_.begin(), zone_maps_.end(), [&](const ZoneMap& list) { return list.node() == node; });
+    return found != zone_maps_.end() ? *found : zone_maps_.emplace_back(node);
   }
 
   Statement insert_;
   std::vector<T> rows_;
   typename Newest<T>::Slots newest_;
-  std::vector<ZoneMap> segments_;  // one per node; a tracer writes only one
+  std::vector<ZoneMap> zone_maps_;  // one per node; a tracer writes only one
   uint64_t last_number_ = 0;
   std::array<size_t, kRecent> recent_{};
 };

@@ -311,7 +311,7 @@ std::vector<PrunableTable> RecordingWriter::State::prunable() {
   std::vector<PrunableTable> found;
   each_table([&]<typename T>(TableWriter<T>& table) {
     if constexpr (StreamedType<T>) {
-      for (const ZoneMap& list : table.segments()) {
+      for (const ZoneMap& list : table.zone_maps()) {
         found.push_back({EventTraits<T>::kTable, kIdColumn<T>, kEndSql<T>, &list});
       }
     }

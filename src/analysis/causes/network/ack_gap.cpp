@@ -8,6 +8,7 @@
 
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
+#include "analysis/thresholds/network.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "analysis/causes/network/links.h"
+#include "analysis/thresholds/network.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

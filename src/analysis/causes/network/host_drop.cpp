@@ -10,6 +10,9 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/network.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "analysis/thresholds/network.h"
+
 namespace stalltrace::analysis {
 
 Participants::Participants(const Stall& stall) {

@@ -12,6 +12,9 @@
 #include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/network.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

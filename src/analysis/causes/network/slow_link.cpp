@@ -11,6 +11,9 @@
 #include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/profiler_only.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/network.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

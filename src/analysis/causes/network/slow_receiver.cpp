@@ -8,6 +8,10 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/links.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/network.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -62,8 +66,7 @@ double middle_of(const std::vector<Reader>& readers, double Reader::*value) {
   for (const Reader& reader : readers) {
     values.push_back(reader.*value);
   }
-  std::sort(values.begin(), values.end());
-  return values[(values.size() - 1) / 2];
+  return lower_median(std::move(values));
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {

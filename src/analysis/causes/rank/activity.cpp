@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "analysis/causes/cause.h"
+#include "analysis/thresholds/gates.h"
 
 namespace stalltrace::analysis {
 

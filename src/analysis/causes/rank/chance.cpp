@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analysis/thresholds/ranks.h"
+
 namespace stalltrace::analysis {
 namespace {
 

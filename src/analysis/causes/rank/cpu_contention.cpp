@@ -9,6 +9,9 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
 #include "analysis/evidence/reads/compared_members.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/ranks.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -12,6 +12,10 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/hangs.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -7,6 +7,8 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

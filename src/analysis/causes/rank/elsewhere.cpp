@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/ranks.h"
 #include "analysis/timeline/instance.h"
 #include "base/text.h"
 

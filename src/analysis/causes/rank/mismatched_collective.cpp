@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/thresholds/gates.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -12,6 +12,9 @@
 #include "analysis/causes/open_wait.h"
 #include "analysis/causes/rank/activity.h"
 #include "analysis/stalls/hangs/launch_habits.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
+#include "analysis/thresholds/steps.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

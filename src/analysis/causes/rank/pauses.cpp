@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "analysis/thresholds/ranks.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/batches/steps.h"
 #include "base/text.h"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "analysis/causes/cause.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/gates.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

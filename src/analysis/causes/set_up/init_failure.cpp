@@ -14,7 +14,7 @@
 #include "analysis/causes/set_up/stuck_calls.h"
 #include "analysis/causes/set_up/unreached.h"
 #include "analysis/evidence/flows.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/set_up.h"
 #include "base/net/loopback.h"
 #include "base/text.h"
 

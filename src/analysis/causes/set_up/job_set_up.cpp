@@ -8,7 +8,8 @@
 #include "analysis/causes/cause.h"
 #include "analysis/evidence/flows.h"
 #include "analysis/rank_numbers.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/set_up.h"
+#include "analysis/thresholds/timeline.h"
 #include "base/net/loopback.h"
 #include "base/text.h"
 

@@ -14,7 +14,7 @@
 #include "analysis/evidence/flows.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/stalls/hangs/job_ends.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/set_up.h"
 #include "base/net/loopback.h"
 #include "base/text.h"
 #include "model/events/loss_sources.h"
@@ -22,8 +22,6 @@
 
 namespace stalltrace::analysis {
 namespace {
-
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 std::map<std::string, std::string> parse_settings(const std::string& text) {
   std::map<std::string, std::string> settings;
@@ -151,12 +149,12 @@ class Builder {
   JobKey key_of(const LaunchedRank& rank) const {
     const Process& process = *rank.process;
     JobKey key{.job_id = process.job_id,
-               .program = base_name(process.exe),
+               .program = std::string(base_name(process.exe)),
                .world_size = *process.world_size,
                .address = rank.setting("MASTER_ADDR"),
                .port = rank.setting("MASTER_PORT"),
                .host = std::nullopt};
-    if (key.address == "localhost" || is_loopback(key.address)) {
+    if (is_localhost(key.address) || is_loopback(key.address)) {
       key.host = cluster_.clock().host(process.node_id);
     }
     return key;

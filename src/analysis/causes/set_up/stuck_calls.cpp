@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/set_up.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -7,14 +7,10 @@
 #include <cerrno>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/evidence_counters.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
-namespace {
-
-constexpr size_t kSampleEvents = 5;
-
-}  // namespace
 
 Result<Reach> reach_in(EventSource& source, const Cluster& cluster, Interval time) {
   Reach reach;

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {

@@ -5,7 +5,8 @@
 #include "analysis/evidence/evidence.h"
 #include "analysis/evidence/reads/tcp_timeouts.h"
 #include "analysis/evidence/reads/wait_filter.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/network.h"
+#include "analysis/thresholds/steps.h"
 #include "model/streams/node_streams.h"
 #include "model/waits/wait_rows.h"
 

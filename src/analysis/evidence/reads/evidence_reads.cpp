@@ -8,7 +8,9 @@
 #include <type_traits>
 
 #include "analysis/evidence/evidence.h"
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/host.h"
+#include "analysis/thresholds/steps.h"
 
 namespace stalltrace::analysis {
 

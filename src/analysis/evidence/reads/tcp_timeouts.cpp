@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/network.h"
 
 namespace stalltrace::analysis {
 namespace {

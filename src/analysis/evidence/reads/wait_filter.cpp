@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/bounds.h"
 
 namespace stalltrace::analysis {
 

@@ -5,6 +5,7 @@
 #include "analysis/stalls/hangs/open_call_graph.h"
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
+#include "analysis/thresholds/hangs.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -7,6 +7,10 @@
 #include <map>
 #include <numeric>
 
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/network.h"
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 

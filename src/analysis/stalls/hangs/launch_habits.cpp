@@ -5,7 +5,8 @@
 #include <limits>
 #include <set>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -7,6 +7,9 @@
 
 #include "analysis/stalls/hangs/launch_habits.h"
 #include "analysis/stalls/hangs/launch_order.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

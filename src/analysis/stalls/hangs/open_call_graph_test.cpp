@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "analysis/testing/small_job.h"
+#include "analysis/thresholds/hangs.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 

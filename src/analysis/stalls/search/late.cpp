@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "analysis/stalls/search/step_lateness.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/stalls.h"
 #include "base/numbers/median.h"
 
 namespace stalltrace::analysis {
@@ -227,12 +229,15 @@ void move_to_first_call(const StepLateness& lateness, Stall& stall) {
   }
 }
 
+/// How late a rank may be after the warm-up: `pair` is the usual wait of a pair for Send and Recv, else null.
+int64_t usual_limit_ns(const Baseline* pair) { return pair == nullptr ? kStallFloorNs : pair->limit_ns; }
+
 /// `lateness`: of the step that ends with the instance, which is then `lateness->instance`; none if it is no step, or
 /// if only the hosts' clocks show who was late.
 void judge(SearchState& search, const Instance& instance, const std::optional<StepLateness>& lateness) {
   const Baseline* pair = search.baselines.pair_wait(instance.group);
   const int64_t late_ns = instance.late_ns();
-  const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
+  const int64_t limit_ns = usual_limit_ns(pair);
   Verdict verdict{.part = StallPart::kLate, .value_ns = late_ns, .limit_ns = limit_ns};
   verdict.window = {instance.waits_from_ns, instance.last_arrival_ns};
   const auto declined = [&](VerdictReason reason) {
@@ -246,9 +251,8 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
     }
     return declined(reason_below(pair, late_ns));
   }
-  const int64_t floor_ns = warm_up_floor_ns(search, instance);
-  verdict.limit_ns = std::max(limit_ns, floor_ns);
-  if (late_ns < floor_ns) {
+  verdict.limit_ns = late_limit_ns(search, instance);
+  if (late_ns < warm_up_floor_ns(search, instance)) {
     return declined(VerdictReason::kWarmingUp);
   }
   const bool certain = lateness || (comparable(search, instance) &&
@@ -307,9 +311,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
 }  // namespace
 
 int64_t late_limit_ns(const SearchState& search, const Instance& instance) {
-  const Baseline* pair = search.baselines.pair_wait(instance.group);
-  const int64_t limit_ns = pair == nullptr ? kStallFloorNs : pair->limit_ns;
-  return std::max(limit_ns, warm_up_floor_ns(search, instance));
+  return std::max(usual_limit_ns(search.baselines.pair_wait(instance.group)), warm_up_floor_ns(search, instance));
 }
 
 void judge_late_arrival(SearchState& search, const Instance& instance) {

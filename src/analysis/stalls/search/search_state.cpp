@@ -8,6 +8,10 @@
 #include <utility>
 
 #include "analysis/stalls/search/late.h"
+#include "analysis/stalls/search/transfer.h"
+#include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -51,12 +55,11 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
   }
   Instance instance;
   if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {
-    const int64_t floor_ns = warm_up_floor_ns(*this, instance);
     const Baseline& baseline = baselines.transfer(timeline, instance);
     result.watched = WatchedInstance{.transfer = baseline,
-                                     .transfer_limit_ns = std::max(baseline.limit_ns, floor_ns),
+                                     .transfer_limit_ns = transfer_limit_ns(*this, instance),
                                      .late_limit_ns = late_limit_ns(*this, instance),
-                                     .warming_up = floor_ns > 0};
+                                     .warming_up = warm_up_floor_ns(*this, instance) > 0};
   }
 }
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 #include "analysis/timeline/batches/batches.h"
 #include "base/numbers/median.h"
 

@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 
@@ -28,9 +31,7 @@ Verdict verdict_on(const SearchState& search, const Instance& instance) {
   const bool ended = instance.completed();
   verdict.window = {instance.last_arrival_ns, ended ? instance.completion_ns : open_to_ns(search, instance)};
   verdict.value_ns = verdict.window.length();
-  verdict.limit_ns = !ended ? kHangNs
-                            : std::max(search.baselines.transfer(search.timeline, instance).limit_ns,
-                                       warm_up_floor_ns(search, instance));
+  verdict.limit_ns = ended ? transfer_limit_ns(search, instance) : kHangNs;
   return verdict;
 }
 
@@ -102,6 +103,10 @@ VerdictReason bound_by_step(const SearchState& search, const Instance& instance,
 
 }  // namespace
 
+int64_t transfer_limit_ns(const SearchState& search, const Instance& instance) {
+  return std::max(search.baselines.transfer(search.timeline, instance).limit_ns, warm_up_floor_ns(search, instance));
+}
+
 bool may_be_long_transfer(SearchState& search, const Instance& instance) {
   if (!instance.completed()) {
     const bool hang = hangs(search, instance);
@@ -122,14 +127,13 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
     decline(search, instance, verdict);
     return false;
   }
-  const int64_t floor_ns = warm_up_floor_ns(search, instance);
-  if (too_long && instance.transfer_ns() >= floor_ns) {
+  if (too_long && instance.transfer_ns() >= warm_up_floor_ns(search, instance)) {
     return true;
   }
   Verdict verdict{.part = StallPart::kTransfer, .value_ns = instance.transfer_ns(), .limit_ns = limit_ns};
   verdict.reason = too_long ? VerdictReason::kWarmingUp : VerdictReason::kBelowLimit;
   verdict.window = {instance.last_arrival_ns, instance.completion_ns};
-  verdict.limit_ns = too_long ? std::max(limit_ns, floor_ns) : limit_ns;
+  verdict.limit_ns = too_long ? transfer_limit_ns(search, instance) : limit_ns;
   decline(search, instance, verdict);
   return false;
 }

@@ -6,6 +6,10 @@
 
 namespace stalltrace::analysis {
 
+/// How long the instance's transfer may take, in ns: by its baseline and, while the job warms up, kWarmUpFloorNs or
+/// more.
+int64_t transfer_limit_ns(const SearchState& search, const Instance& instance);
+
 /// True for an instance whose transfer must be judged after all late and missing ranks are known.
 bool may_be_long_transfer(SearchState& search, const Instance& instance);
 

@@ -6,6 +6,8 @@
 
 #include "analysis/stalls/find_stalls.h"
 #include "analysis/testing/small_job.h"
+#include "analysis/thresholds/hangs.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <utility>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/timeline.h"
 #include "analysis/timeline/attempts/generations.h"
 #include "analysis/timeline/attempts/seats.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/timeline.h"
 
 namespace stalltrace::analysis {
 namespace {

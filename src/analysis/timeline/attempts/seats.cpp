@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/timeline.h"
 
 namespace stalltrace::analysis {
 namespace {

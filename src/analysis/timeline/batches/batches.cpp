@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analysis/thresholds.h"
+#include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "analysis/thresholds/stalls.h"
+
 namespace stalltrace::analysis {
 namespace {
 

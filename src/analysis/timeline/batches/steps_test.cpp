@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/stalls.h"
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"
 #include "model/memory_source.h"

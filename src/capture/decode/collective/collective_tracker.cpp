@@ -299,6 +299,39 @@ CommHash CollectiveTracker::comm_of_nccl_hash(int32_t pid, uint64_t nccl_comm_ha
   return found == state->second.comm_by_nccl_hash.end() ? 0 : state->second.comms.at(found->second).row.comm_id_hash;
 }
 
+void CollectiveTracker::on_query(ProcessState& process, const st_call_return& record, uint8_t kind) {
+  Comm* comm = record.return_code == 0 ? comm_of(process, record.header, record.comm) : nullptr;
+  if (comm == nullptr) {
+    return;
+  }
+  const auto value = static_cast<int32_t>(record.value);
+  if (kind == ST_CALL_COMM_QUERY_COUNT) {
+    comm->row.nranks = number_of_ranks(value);
+  } else if (value >= 0) {
+    comm->row.rank = value;
+    comm->row.rank_source = RankSource::kInit;
+  }
+  sink_.accept(comm->row);
+}
+
+bool CollectiveTracker::end_init(ProcessState& process, const st_call_return& record, const InFlight& call,
+                                 OpenCall& live) {
+  const st_call_spec& spec = call_table()[record.row].spec;
+  const int32_t nranks = call.new_comm->nranks.value_or(0);
+  const bool left_out =
+      spec.kind == ST_CALL_COMM_SPLIT && call.new_comm->split_color == kNcclSplitNoColor && spec.color;
+  const bool no_member = spec.kind == ST_CALL_COMM_INIT_ALL && nranks <= 0;
+  const uint64_t made = spec.kind == ST_CALL_WORLD_INIT ? process.job.mpi_world : record.value;
+  if (accepted(record) && made != 0 && !left_out && !no_member) {
+    live.row.comm_ptr = made;
+    comm_made(process, record, call);
+  }
+  if (spec.kind != ST_CALL_COMM_INIT_ALL || !accepted(record)) {
+    return true;
+  }
+  return static_cast<int32_t>(record.comm) + 1 >= std::min(nranks, ST_MAX_LOCAL_RANKS);  // one record per member
+}
+
 void CollectiveTracker::on_return(const st_call_return& record) {
   if (record.row >= call_table().size()) {
     return;
@@ -306,18 +339,7 @@ void CollectiveTracker::on_return(const st_call_return& record) {
   const st_call_spec& spec = call_table()[record.row].spec;
   ProcessState& process = state_of(record.header);
   if (spec.kind == ST_CALL_COMM_QUERY_RANK || spec.kind == ST_CALL_COMM_QUERY_COUNT) {
-    Comm* known = record.return_code == 0 ? comm_of(process, record.header, record.comm) : nullptr;
-    if (known != nullptr) {
-      Comm& comm = *known;
-      const auto value = static_cast<int32_t>(record.value);
-      if (spec.kind == ST_CALL_COMM_QUERY_COUNT) {
-        comm.row.nranks = number_of_ranks(value);
-      } else if (value >= 0) {
-        comm.row.rank = value;
-        comm.row.rank_source = RankSource::kInit;
-      }
-      sink_.accept(comm.row);
-    }
+    on_query(process, record, spec.kind);
     return;
   }
   if (spec.kind == ST_CALL_SET_UP) {
@@ -355,24 +377,12 @@ void CollectiveTracker::on_return(const st_call_return& record) {
     case ST_CALL_COMM_INIT:
     case ST_CALL_COMM_SPLIT:
     case ST_CALL_WORLD_INIT:
-    case ST_CALL_COMM_INIT_ALL: {
-      const bool left_out =
-          spec.kind == ST_CALL_COMM_SPLIT && flight->second.new_comm->split_color == kNcclSplitNoColor && spec.color;
-      const bool no_member = spec.kind == ST_CALL_COMM_INIT_ALL && flight->second.new_comm->nranks.value_or(0) <= 0;
-      const uint64_t made = spec.kind == ST_CALL_WORLD_INIT ? process.job.mpi_world : record.value;
-      if (accepted(record) && made != 0 && !left_out && !no_member) {
-        live.row.comm_ptr = made;
-        comm_made(process, record, flight->second);
-      }
-      if (spec.kind == ST_CALL_COMM_INIT_ALL && accepted(record)) {
-        const int32_t reported = std::min(flight->second.new_comm->nranks.value_or(0), ST_MAX_LOCAL_RANKS);
-        if (static_cast<int32_t>(record.comm) + 1 < reported) {
-          return;  // one record per member; the last one ends the call
-        }
+    case ST_CALL_COMM_INIT_ALL:
+      if (!end_init(process, record, flight->second, live)) {
+        return;
       }
       finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       break;
-    }
     case ST_CALL_COMM_END:
     case ST_CALL_WORLD_END: {
       if (Comm* comm = live.row.comm_ptr != 0 ? comm_of(process, record.header, live.row.comm_ptr) : nullptr) {

@@ -126,6 +126,10 @@ class CollectiveTracker {
   void leave_open(ProcessState& process, uint64_t comm);
   void give_up_oldest(ProcessState& process);
   void give_up_lost_return(ProcessState& process, const st_header& header);
+  /// Rank or number of ranks, asked for by the program.
+  void on_query(ProcessState& process, const st_call_return& record, uint8_t kind);
+  /// A call that makes communicators has returned. False: records of more of them follow.
+  bool end_init(ProcessState& process, const st_call_return& record, const InFlight& call, OpenCall& live);
   void finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns);
   void end_group(ProcessState& process, const st_call_return& record, int64_t launch_ns);
   static void note_entry(ProcessState& process, const Collective& row);

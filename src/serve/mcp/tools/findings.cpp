@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "model/events/collective.h"
 #include "serve/mcp/tools/answers.h"
 #include "serve/mcp/tools/finding_ids.h"
 #include "serve/mcp/tools/tool.h"
@@ -23,6 +24,14 @@ std::vector<std::string_view> cause_names() {
       STALLTRACE_CAUSES(STALLTRACE_CAUSE_NAME)
 #undef STALLTRACE_CAUSE_NAME
   };
+}
+
+std::vector<std::string_view> severity_names() {
+  std::vector<std::string_view> names;
+  for (const Severity severity : kSeverities) {
+    names.push_back(to_text(severity));
+  }
+  return names;
 }
 
 Json link_of(const LinkEndpoints& link) {
@@ -77,7 +86,7 @@ std::vector<schema::Field> row_fields() {
                                     schema::optional("dst", recorded_text_schema())});
   return {schema::required("id", schema::text("for the tool finding")),
           schema::required("cause", schema::one_of(cause_names())),
-          schema::required("severity", schema::one_of({"waiting", "low", "medium", "high", "critical"})),
+          schema::required("severity", schema::one_of(severity_names())),
           schema::required("confidence_percent", schema::integer()),
           schema::optional("culprit", rank_schema("the rank to blame")),
           schema::optional("link", link),
@@ -168,8 +177,9 @@ Json evidence_of(const Evidence& evidence) {
 
 /// The finding's most expensive call, which `why` takes.
 std::optional<EventId> call_in(const Finding& finding) {
-  const auto calls = std::ranges::find_if(
-      finding.evidence, [](const Evidence& one) { return one.kind == "collective" && !one.events.empty(); });
+  const auto calls = std::ranges::find_if(finding.evidence, [](const Evidence& one) {
+    return one.kind == EventTraits<Collective>::kTable && !one.events.empty();
+  });
   return calls == finding.evidence.end() ? std::nullopt : std::optional(calls->events.front());
 }
 

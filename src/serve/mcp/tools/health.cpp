@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <ranges>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "serve/mcp/tools/answers.h"
@@ -59,8 +62,7 @@ Json node_of_job(const analysis::JobView& job, const Node& node, const Report& r
 
 Json findings_by_severity(const Report& report) {
   Json counts = Json::object();
-  for (const Severity severity :
-       {Severity::kCritical, Severity::kHigh, Severity::kMedium, Severity::kLow, Severity::kWaiting}) {
+  for (const Severity severity : kSeverities | std::views::reverse) {
     counts.set(to_text(severity), std::ranges::count(report.findings, severity, &Finding::severity));
   }
   return counts;
@@ -137,25 +139,26 @@ Json output() {
                                          schema::required("size_bytes", schema::integer()),
                                          schema::required("being_written", schema::boolean("a trace is running")),
                                          schema::optional("problem", report_text_schema("why it can't be read"))});
-  const Json severities =
-      schema::object({schema::required("critical", schema::integer()), schema::required("high", schema::integer()),
-                      schema::required("medium", schema::integer()), schema::required("low", schema::integer()),
-                      schema::required("waiting", schema::integer())});
-  return schema::object(fields(
-      {{schema::required("recordings", schema::list_of(recording)),
-        schema::required("recordings_total", schema::integer()),
-        schema::required("healthy", schema::one_of({"yes", "no", "not_known"}, "no: there are findings")),
-        schema::optional("findings", severities), schema::optional("ranks", schema::integer("that were recorded")),
-        schema::optional("collectives", schema::integer("calls of all ranks")),
-        schema::optional("judged_collectives", schema::integer()), schema::optional("recorded", range_schema()),
-        schema::optional("duration_s", schema::number()), schema::optional("lost_events", schema::integer()),
-        schema::optional("job_attempts", schema::integer("restarts, and other jobs")),
-        schema::optional("notes", schema::list_of(report_text_schema(),
-                                                  "limits of what can be known: missing ranks, "
-                                                  "clock errors, losses")),
-        schema::optional("notes_total", schema::integer())},
-       page_fields("nodes", node_schema()),
-       {next_field()}}));
+  std::vector<schema::Field> severities;
+  for (const Severity severity : kSeverities | std::views::reverse) {
+    severities.push_back(schema::required(std::string(to_text(severity)), schema::integer()));
+  }
+  return schema::object(
+      fields({{schema::required("recordings", schema::list_of(recording)),
+               schema::required("recordings_total", schema::integer()),
+               schema::required("healthy", schema::one_of({"yes", "no", "not_known"}, "no: there are findings")),
+               schema::optional("findings", schema::object(std::move(severities))),
+               schema::optional("ranks", schema::integer("that were recorded")),
+               schema::optional("collectives", schema::integer("calls of all ranks")),
+               schema::optional("judged_collectives", schema::integer()), schema::optional("recorded", range_schema()),
+               schema::optional("duration_s", schema::number()), schema::optional("lost_events", schema::integer()),
+               schema::optional("job_attempts", schema::integer("restarts, and other jobs")),
+               schema::optional("notes", schema::list_of(report_text_schema(),
+                                                         "limits of what can be known: missing ranks, "
+                                                         "clock errors, losses")),
+               schema::optional("notes_total", schema::integer())},
+              page_fields("nodes", node_schema()),
+              {next_field()}}));
 }
 
 }  // namespace

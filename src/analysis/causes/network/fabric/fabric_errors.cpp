@@ -13,6 +13,9 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/fabric/port_contrast.h"
+#include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/fabric.h"
+#include "analysis/thresholds/gates.h"
 
 namespace stalltrace::analysis {
 namespace {

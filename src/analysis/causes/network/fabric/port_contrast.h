@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "analysis/causes/cause.h"
+#include "analysis/thresholds/fabric.h"
 #include "model/events/port_counters.h"
 
 namespace stalltrace::analysis {

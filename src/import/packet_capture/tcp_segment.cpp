@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "import/packet_capture/segment.h"
+#include "import/packet_capture/tcp_segment.h"
 
 #include <arpa/inet.h>
 
@@ -16,7 +16,7 @@ constexpr uint8_t kTcp = 6;
 constexpr uint8_t kIcmp6 = 58;
 constexpr size_t kMostExtensions = 8;
 
-using Read = std::variant<std::monostate, Segment, IcmpError>;
+using Read = std::variant<std::monostate, TcpSegment, IcmpError>;
 
 /// Big-endian numbers; 0 behind the end.
 class Bytes {
@@ -158,7 +158,7 @@ Read read_tcp(const Bytes& tcp, const Ip& ip) {
     return {};
   }
   const uint8_t flags = tcp.u8(13);
-  Segment segment{.source = ip.source, .destination = ip.destination};
+  TcpSegment segment{.source = ip.source, .destination = ip.destination};
   segment.source_port = tcp.u16(0);
   segment.destination_port = tcp.u16(2);
   segment.seq = tcp.u32(4);

@@ -2,7 +2,7 @@
 // ncclProfiler_v1 to ncclProfiler_v6: each function converts NCCL's arguments into the recorder's. NCCL uses the newest
 // version that it knows.
 #include "plugin/plugin.h"
-#include "plugin/recorder/draft.h"
+#include "plugin/recorder/event_descriptor.h"
 #include "plugin/recorder/recorder.h"
 
 namespace stalltrace::plugin {
@@ -67,14 +67,14 @@ int start_event_of(void* context, void** handle, Descriptor* descriptor) {
     return nccl::kSuccess;
   }
   const uint64_t number = reinterpret_cast<uint64_t>(context);
-  Event draft{};
-  if (!fill_draft(*descriptor, draft)) {
+  Event initial{};
+  if (!fill_event(*descriptor, initial)) {
     count_loss(*box, ST_BOX_LOST_UNKNOWN_TYPE);
     return nccl::kSuccess;
   }
   learn(*box, number, *descriptor);
-  const uint64_t id = start_event(*box, number, draft);
-  *handle = reinterpret_cast<void*>(id == 0 && draft.type == ST_BOX_GROUP ? kUnkeptGroup : id);
+  const uint64_t id = start_event(*box, number, initial);
+  *handle = reinterpret_cast<void*>(id == 0 && initial.type == ST_BOX_GROUP ? kUnkeptGroup : id);
   return nccl::kSuccess;
 }
 

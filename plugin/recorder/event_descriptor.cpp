@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plugin/recorder/draft.h"
+#include "plugin/recorder/event_descriptor.h"
 
 namespace stalltrace::plugin {
 

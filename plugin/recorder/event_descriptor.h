@@ -141,7 +141,7 @@ bool fill_later_types(const Descriptor& from, Event& to) {
 
 /// Fills in an event that is all zero; false for a type of a later interface.
 template <typename Descriptor>
-bool fill_draft(const Descriptor& from, Event& to) {
+bool fill_event(const Descriptor& from, Event& to) {
   to.rank = from.rank;
   to.parent = id_of_handle(from.parent);
   switch (static_cast<uint64_t>(from.type)) {

@@ -17,7 +17,7 @@ using IpAddress = std::array<unsigned char, 16>;
 /// "10.0.0.1", or as in RFC 5952.
 std::string format_address(const IpAddress& address);
 
-struct Segment {
+struct TcpSegment {
   IpAddress source{};
   IpAddress destination{};
   uint16_t source_port = 0;
@@ -44,7 +44,7 @@ struct IcmpError {
 };
 
 /// Nothing if it is of another kind, a later fragment, or too short.
-std::variant<std::monostate, Segment, IcmpError> read_packet(std::string_view bytes, uint32_t link_type,
-                                                             uint64_t size_bytes);
+std::variant<std::monostate, TcpSegment, IcmpError> read_packet(std::string_view bytes, uint32_t link_type,
+                                                                uint64_t size_bytes);
 
 }  // namespace stalltrace::import
