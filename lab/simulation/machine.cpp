@@ -374,7 +374,7 @@ void Machine::resolve(const ChannelKey& key, const Meeting& meeting) {
   }
 }
 
-/// Nobody can go on: calls whose ranks have not all come never end. The others launch what they can.
+/// No rank can go on: calls whose ranks have not all come never end. The others launch what they can.
 bool Machine::give_up_waiting() {
   bool any = false;
   for (auto& [key, channel] : channels_) {

@@ -207,7 +207,7 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
 
 void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) const {
   const RankHistory& own = of(attempt, rank);
-  if (own.exit_ns.value_or(kNever) < from_ns_) {  // nobody reads what it left
+  if (own.exit_ns.value_or(kNever) < from_ns_) {  // no agent reads what it left
     return;
   }
   const int64_t from_ns = options_.plugin ? 0 : from_ns_;

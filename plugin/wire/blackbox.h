@@ -410,7 +410,7 @@ struct st_box_event {
 };
 
 /* A Send or Recv of a rank with itself. NCCL gives it neither a proxy operation nor a kernel channel: nothing reports
- * its end, and it waits for nobody, whatever its flags are (files of earlier plugins expect a kernel). */
+ * its end, and it waits for no other rank, whatever its flags are (files of earlier plugins expect a kernel). */
 static inline int st_box_is_own_transfer(const struct st_box_event* event) {
   return event->type == ST_BOX_P2P && event->rank == event->u.coll.root_or_peer;
 }

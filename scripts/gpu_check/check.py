@@ -27,7 +27,7 @@ LATE_RANK = 1
 
 def place(culprit, to):
     if culprit is None and to is None:
-        return "nobody"
+        return "no rank"
     return f"rank {culprit}" if culprit is not None else f"link to rank {to}"
 
 

@@ -319,8 +319,8 @@ TEST(Explain, DifferentHostsAreAlignedByCausality) {
   EXPECT_EQ(report.notes.size(), 3U);
 }
 
-/// Twelve milliseconds between clocks are nobody's lateness, and nothing distinguishes the two.
-TEST(Explain, AttachedOnSeveralHostsNobodyIsLateByTheClock) {
+/// Twelve milliseconds between clocks are no rank's lateness, and nothing distinguishes the two.
+TEST(Explain, AttachedOnSeveralHostsNoRankIsLateByTheClock) {
   for (const bool faulty : {false, true}) {
     JobOptions options = faulty ? with_fault(FaultKind::kLateRank, 2, 14) : JobOptions{.seed = 14};
     options.separate_boots = true;

@@ -109,7 +109,7 @@ TEST(PartialRecordings, BystandersAreNotBlamed) {
   }
 }
 
-/// Endings that hang, each with the rank that is to blame; -1: nobody is.
+/// Endings that hang, each with the rank that is to blame; -1: none is.
 std::vector<std::pair<small_job::Ending, int>> hangs() {
   using namespace small_job;
   Ending dead = hang();

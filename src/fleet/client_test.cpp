@@ -32,7 +32,7 @@ constexpr milliseconds kLimit{400};
 
 NodeAddress node_at(uint16_t port) { return {.host = "127.0.0.1", .port = port, .addresses = {"127.0.0.1"}}; }
 
-/// Sends the same bytes to everybody who connects, whatever is asked; then closes, or keeps quiet.
+/// Sends the same bytes to every client that connects, whatever is asked; then closes, or keeps quiet.
 class BadServer {
  public:
   enum class Then { kCloses, kHangs };

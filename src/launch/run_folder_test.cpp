@@ -86,7 +86,7 @@ TEST_F(Claim, OnlyItsOwnerMayReadItUnlessAskedFor) {
   const RunFolder closed = claim("closed");
   EXPECT_EQ(mode_of(closed.path), 0700U);
   EXPECT_EQ(mode_of(closed.profiler_folder()), 0700U);
-  const auto open = claim_run_folder(place_ + "/open", Readers::kEverybody);
+  const auto open = claim_run_folder(place_ + "/open", Readers::kAllUsers);
   ASSERT_TRUE(open) << open.error().what;
   EXPECT_EQ(mode_of(open->path), 0755U);
 }

@@ -92,7 +92,7 @@ void write_part(Page& page, const Inspection& inspection, const InspectedPart& p
   page.field("why", part.why);
   for (const bool had : {true, false}) {
     if (!had && !part.stall) {
-      continue;  // what nobody has to explain lacks no evidence
+      continue;  // what needs no explanation lacks no evidence
     }
     bool first = true;
     for (const InspectedCause& cause : part.causes) {

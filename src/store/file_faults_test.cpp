@@ -140,7 +140,7 @@ bool write_with(const Trouble& trouble, int64_t nth, FileFault::Lasts lasts) {
   return happened;
 }
 
-/// Without short reads: those of one's own file show that somebody else has cut it.
+/// Without short reads: those of one's own file show that another process has cut it.
 TEST(FileFaults, WritingARecording) {
   at_each({kReadFails, kWriteFails, kNoRoom, kSyncFails},
           [](const Trouble& trouble, int64_t nth) { return write_with(trouble, nth, FileFault::Lasts::kOnce); });

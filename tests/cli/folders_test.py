@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own folders and files where another user of the host is hostile: root is the victim, nobody the attacker
+"""Our own folders and files where another user of the host is hostile: root is the victim, the user nobody the attacker
 (docs/security_files.md).
 """
 
@@ -232,7 +232,7 @@ class LabFolder(Hostile):
             with self.subTest(subcommand=subcommand):
                 result = self.run_in(self.shared, "lab", *subcommand, "--out", "stalltrace-lab")
                 self.assertEqual(result.returncode, FAILED)
-                self.assert_says("belongs to nobody", result.stderr.splitlines()[-1])
+                self.assert_says("belongs to the user nobody", result.stderr.splitlines()[-1])
         self.assertEqual(list((self.shared / "stalltrace-lab").iterdir()), [])
 
 

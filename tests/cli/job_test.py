@@ -116,8 +116,8 @@ class Signals(Fares):
     def test_one_for_each_process_in_turn_reaches_the_job_once(self):
         """Signals as batch systems send them."""
         process = self.listen(("run", "--no-trace"), 2)
-        everyone = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
-        for pid in (process.pid, *map(int, everyone.split())):
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        for pid in (process.pid, *map(int, children.split())):
             os.kill(pid, signal.SIGUSR1)
         self.assertEqual(process.wait(timeout=20), 5, self.errors.read_text())
         self.assertEqual([number for number, _ in self.got()], [signal.SIGUSR1])
@@ -275,7 +275,7 @@ class Terminal(Fares):
         self.expect("had words")
 
     def test_a_terminal_that_goes_away_is_the_jobs_to_hear(self):
-        """`run` leads the session, as under ssh -t: the kernel sends signals to nobody else."""
+        """`run` leads the session, as under ssh -t: the kernel sends signals to no other process."""
         log = self.folder / "log"
         self.type(f"exec {PROGRAM} run --no-trace --out run -- bash -c "
                   f"'trap \"echo hup >>{log}; exit\" HUP; echo rea\"\"dy; while :; do sleep 0.05; done'\n")

@@ -79,7 +79,7 @@ class Run(Case):
 
     def test_without_privilege_the_job_runs_and_keeps_profiler_files(self):
         self.need_root()
-        place = self.folder / "nobody"
+        place = self.folder / "unprivileged"
         place.mkdir()
         place.chmod(0o1777)
         self.out = place / "run"
@@ -94,7 +94,7 @@ class Run(Case):
 
     def test_without_privilege_a_hang_is_explained_while_it_lasts(self):
         self.need_root()
-        place = self.folder / "nobody"
+        place = self.folder / "unprivileged"
         place.mkdir()
         place.chmod(0o1777)
         self.out = place / "run"

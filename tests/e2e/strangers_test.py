@@ -15,7 +15,7 @@ from job import LIBRARIES, WORKLOAD, Job, Tracer, wait_until
 from stalltrace import DONE, PROGRAM, ROOT, Case, run
 
 PYTHON = "/usr/bin/python3"  # one that any user may run
-NOBODY, SOMEBODY, ANOTHER = 65534, 61001, 61002
+NOBODY, OWNER, ANOTHER = 65534, 61001, 61002
 FLOOD_SECONDS = 1.2  # of a processor: enough to fill a ring
 MOST_BYTES = 300 << 20  # memory limit of a tracer that examines bombs
 MOST_MEMORY = """
@@ -60,7 +60,7 @@ class Strangers(Case):
         return folder
 
     def stranger(self, what, *words, stdin=subprocess.DEVNULL):
-        """Runs as nobody; returns the process once its mapping is there."""
+        """Runs as the user nobody; returns the process once its mapping is there."""
         process = subprocess.Popen([PYTHON, self.script, what, self.theirs, *words], user=NOBODY, group=NOBODY, extra_groups=[],
                                    stdin=stdin, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
@@ -137,7 +137,7 @@ class Strangers(Case):
 
     def test_a_users_own_library_is_probed(self):
         tracer = Tracer(self)
-        job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "somebodys"))
+        job = self.job_of(OWNER, self.library_of(OWNER, "owners"))
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, job), 2 * 20)
@@ -146,7 +146,7 @@ class Strangers(Case):
     def test_another_users_library_is_left_out_until_its_owner_is_trusted(self):
         libraries = self.library_of(ANOTHER, "anothers")
         tracer = Tracer(self)
-        job = self.job_of(SOMEBODY, libraries, steps=1000000)
+        job = self.job_of(OWNER, libraries, steps=1000000)
         job.wait_for_steps(20)
         wait_until(lambda: "--trust-owner" in self.said(), "the note")
         checked = self.done(run("check", timeout=20))
@@ -164,11 +164,11 @@ class Strangers(Case):
 
     def test_a_library_that_others_may_write_is_left_out(self):
         tracer = Tracer(self)
-        job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "open", mode=0o777))
+        job = self.job_of(OWNER, self.library_of(OWNER, "open", mode=0o777))
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
-        self.assert_says("others may write the library", self.said(), somebody=SOMEBODY)
+        self.assert_says("others may write the library", self.said(), owner=OWNER)
 
     def test_a_file_system_that_falls_silent(self):
         """H11: a library on a file system that answers is probed as usual. One on a file system that does not answer
@@ -221,7 +221,7 @@ class Strangers(Case):
         tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")  # beside a flood it would be found too late for the first step
         stranger.stdin.write("go\n")
         stranger.stdin.flush()
-        job = self.job_of(SOMEBODY, LIBRARIES, steps=steps)
+        job = self.job_of(OWNER, LIBRARIES, steps=steps)
         job.wait_for_steps(20)
         flooded = cpu_seconds(stranger.pid) + FLOOD_SECONDS
         if tracer_stops:
@@ -256,7 +256,7 @@ class Strangers(Case):
         return lost
 
     def test_calls_without_end(self):
-        """H4: what the stranger loses is counted under its number, nobody else loses anything."""
+        """H4: what the stranger loses is counted under its number, no other user loses anything."""
         lost = self.explained_beside("calls", "calls")
         self.assertGreater(lost.get(f"share:collective:{NOBODY}", 0), 0, lost)
 

@@ -5,7 +5,7 @@ import dataclasses
 import re
 
 RIGHT, SILENT, WRONG = "right", "silent", "wrong"
-LOAD = "cpu_contention"  # if a program of somebody else's had a rank's core: true on a machine that others use, and no fault of the job
+LOAD = "cpu_contention"  # if another user's program had a rank's core: true on a machine that others use, and no fault of the job
 
 
 @dataclasses.dataclass(frozen=True)

@@ -229,7 +229,7 @@ class ProfilerFile(Case):
         self.need_root()
         job = RecordedJob(self, "--steps", 3)
         job.wait()
-        place = self.folder / "nobody"
+        place = self.folder / "unprivileged"
         place.mkdir(mode=0o777)
         place.chmod(0o777)
         copies = []

@@ -109,7 +109,7 @@ TEST(AsyncError, APeerThatLeavesIsARemoteError) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_EQ(error, ncclRemoteError);
-    EXPECT_EQ(cudaStreamQuery(rank.stream()), cudaErrorNotReady) << "it waits until somebody aborts";
+    EXPECT_EQ(cudaStreamQuery(rank.stream()), cudaErrorNotReady) << "it waits for an abort";
     EXPECT_EQ(ncclAllReduce(data.data(), data.data(), 1, ncclFloat32, ncclSum, rank.comm(), rank.stream()),
               ncclRemoteError);
     EXPECT_EQ(ncclCommAbort(rank.comm()), ncclSuccess);

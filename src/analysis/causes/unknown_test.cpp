@@ -159,7 +159,7 @@ TEST(Unknown, AFirstCollectiveThatNeverEndsIsReportedWhenConnectingWouldHaveEnde
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 
-/// Rank 1 is late for nine seconds in all; then nobody comes out of the last call, for much less, and nothing shows
+/// Rank 1 is late for nine seconds in all; then no rank comes out of the last call, for much less, and nothing shows
 /// why.
 TEST(Unknown, AHangIsNoDetailOfWhatCostMore) {
   constexpr int64_t kLateNs = 150 * kNsPerMs;

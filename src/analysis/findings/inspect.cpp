@@ -100,7 +100,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
       return fmt::format("{}, which is usual for this pair: only over {} is a stall", what, limit);
     case VerdictReason::kClockUncertain:
       return fmt::format("{} by clocks of hosts that cannot be compared: who came last is not known", what);
-    case VerdictReason::kNobodyWaited:
+    case VerdictReason::kNoRankWaited:
       return fmt::format("{}, but no rank was inside any more when it came", what);
     case VerdictReason::kInBatch:
       return fmt::format(

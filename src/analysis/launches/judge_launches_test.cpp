@@ -276,7 +276,7 @@ TEST(Launches, AProcessThatIsDead) {
   EXPECT_EQ(only(old.explained()).culprit->rank, 5);
 }
 
-TEST(Launches, AProcessThatNobodyMisses) {
+TEST(Launches, AProcessThatNoRankMisses) {
   Reports reports;
   reports.begin();
   reports.say({.host = "10.0.0.1", .pid = 105, .state = RasState::kDead});

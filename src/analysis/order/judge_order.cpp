@@ -122,7 +122,7 @@ class CommJudge {
     return evidence_.processes.at(member.process);
   }
 
-  /// The highest call that somebody ended and that needs all ranks: every rank has begun it.
+  /// The highest call that any rank ended and that needs all ranks: every rank has begun it.
   static int64_t ended_by_anyone(const Members& members) {
     int64_t number = -1;
     for (const CallOrder* member : members) {

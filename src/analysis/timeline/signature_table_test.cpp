@@ -46,7 +46,7 @@ TEST(Signatures, AnUnknownSizeAgreesWithAny) {
 }
 
 /// Attached to a job of 512 ranks: one node's rows took the job's size for the communicator's, the others' come from
-/// profiler files, which know it. Or it is a split whose size nobody knows.
+/// profiler files, which know it. Or it is a split whose size is not known.
 TEST(Signatures, AGuessedNumberOfRanksMakesNoWrongData) {
   using namespace small_job;
   for (const int32_t guess : {512, 0}) {

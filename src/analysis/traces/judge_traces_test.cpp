@@ -149,7 +149,7 @@ TEST(Traces, RanksWithoutATraceAreNamed) {
   golden::expect_text(report.notes.at(0));
 }
 
-/// A recording that anyone may have made can state any number.
+/// A recording that any user may have made can state any number.
 TEST(Traces, AnImpossibleWorldSizeTakesNoTime) {
   const int64_t begun_ns = monotonic_now_ns();
   const Report report = judged({{.rank = 0}, {.rank = 2}}, std::numeric_limits<int32_t>::max());

@@ -93,7 +93,7 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
     all.push_back(i);
     known = known && (job.ranks()[i].call_known || job.stopped(i));
   }
-  verdict.state = known ? JobState::kNobodyWaits : JobState::kNotKnown;
+  verdict.state = known ? JobState::kNoRankWaits : JobState::kNotKnown;
   verdict.text = fmt::format("{}: {}",
                              known ? "no rank here waits for another"
                                    : "whether a rank here waits for another is not known, not all could be read",
@@ -107,7 +107,7 @@ std::string_view to_text(JobState state) {
   switch (state) {
     case JobState::kProgresses:
       return "progresses";
-    case JobState::kNobodyWaits:
+    case JobState::kNoRankWaits:
       return "nobody_waits";
     case JobState::kNotKnown:
       return "not_known";

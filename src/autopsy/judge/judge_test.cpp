@@ -325,13 +325,13 @@ TEST(Judge, CallsThatEndOrAreLaunchedOnAllRanksAreProgress) {
   golden::expect_text(looks.verdict().text);
 }
 
-TEST(Judge, NobodyWaits) {
+TEST(Judge, NoRankWaits) {
   JobLooks looks(3);
   for (const int rank : {0, 1, 2}) {
     looks.leaves(rank);
   }
   const JobVerdict verdict = looks.verdict();
-  EXPECT_EQ(verdict.state, JobState::kNobodyWaits);
+  EXPECT_EQ(verdict.state, JobState::kNoRankWaits);
   EXPECT_TRUE(verdict.findings.empty());
   golden::expect_text(verdict.text);
 }
@@ -344,7 +344,7 @@ TEST(Judge, WithARankThatCouldNotBeReadItIsNotKnown) {
   EXPECT_EQ(looks.verdict().state, JobState::kNotKnown);
 }
 
-TEST(Judge, AConnectionThatNobodyAnswers) {
+TEST(Judge, AConnectionWithoutAnAnswer) {
   JobLooks looks(2);
   looks.both(1, [](RankState& state) {
     TcpSocket& socket = state.sockets.emplace_back();
@@ -369,7 +369,7 @@ TEST(Judge, JobsAreJudgedApart) {
   }
   const auto verdicts = judge(looks.looks(), looks.context);
   ASSERT_EQ(verdicts.size(), 2);
-  EXPECT_EQ(verdicts[0].state, JobState::kNobodyWaits);
+  EXPECT_EQ(verdicts[0].state, JobState::kNoRankWaits);
   EXPECT_EQ(verdicts[1].findings.at(0).cause, Cause::kUnknown);
 }
 

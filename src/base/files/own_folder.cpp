@@ -42,7 +42,7 @@ Status check_way(const struct stat& info, const std::string& at, const std::stri
     return refuse(path, fmt::format("{} belongs to uid {}, who could put another in its place", at, info.st_uid));
   }
   if ((info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0) {
-    return refuse(path, fmt::format("everybody can write into {}, and put another in its place", at),
+    return refuse(path, fmt::format("all users can write into {}, and put another in its place", at),
                   fmt::format("{}, or: chmod +t {}", kElsewhere, at));
   }
   return {};

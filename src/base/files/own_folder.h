@@ -15,7 +15,7 @@
 namespace stalltrace {
 
 /// Who may read our files.
-enum class Readers { kOwner, kGroup, kEverybody };
+enum class Readers { kOwner, kGroup, kAllUsers };
 constexpr mode_t file_mode(Readers readers) {
   return readers == Readers::kOwner ? 0600 : readers == Readers::kGroup ? 0640 : 0644;
 }
@@ -26,7 +26,7 @@ constexpr mode_t folder_mode(Readers readers) {
 class OwnFolder {
  public:
   OwnFolder() = default;
-  /// Makes `path` and the missing folders above it. An existing folder is accepted if it is ours and nobody else can
+  /// Makes `path` and the missing folders above it. An existing folder is accepted if it is ours and no other user can
   /// write into it. It is an error, with a remedy, if another user could replace a folder above it. A link above it is
   /// followed if its owner is trusted; a link as the last part of `path` never is.
   static Result<OwnFolder> claim(const std::string& path, Readers readers);

@@ -54,7 +54,7 @@ TEST_F(Folders, AreMadeForTheirOwnerAlone) {
   EXPECT_EQ(folder->path(), place_ + "/a/b");
   EXPECT_EQ(mode_of("a/b"), 0700U);
   EXPECT_FALSE(OwnFolder::claim(place_ + "/a/b", Readers::kOwner)->created()) << "there already, and ours";
-  EXPECT_TRUE(OwnFolder::claim(place_ + "/open", Readers::kEverybody));
+  EXPECT_TRUE(OwnFolder::claim(place_ + "/open", Readers::kAllUsers));
   EXPECT_EQ(mode_of("open"), 0755U);
 }
 
@@ -74,7 +74,7 @@ TEST_F(Folders, NoLinkIsTakenForOne) {
   EXPECT_TRUE(fs::is_directory(place_ + "/target/inside"));
 }
 
-TEST_F(Folders, AFolderAboveThatEverybodyCanChangeIsNoPlace) {
+TEST_F(Folders, AFolderAboveThatAllUsersCanChangeIsNoPlace) {
   fs::create_directory(place_ + "/open");
   ::chmod((place_ + "/open").c_str(), 0777);
   golden::expect_text(error_of("open/mine"), {{place_, "FOLDER"}});
@@ -112,7 +112,7 @@ TEST_F(Folders, AreHandedToWhoCalledUsThroughSudo) {
   fs::create_symlink(place_ + "/roots", folder->path() + "/link");
   fs::create_hard_link(place_ + "/roots", folder->path() + "/second-name");
   folder->hand_over();
-  EXPECT_EQ(owner_of(folder->path()), 0U) << "nobody called";
+  EXPECT_EQ(owner_of(folder->path()), 0U) << "no call was made";
   ::setenv("SUDO_UID", "65534", 1);
   ::setenv("SUDO_GID", "65534", 1);
   folder->hand_over();
@@ -147,7 +147,7 @@ TEST_F(Folders, AFileReplacesALinkAndDoesNotFollowIt) {
   EXPECT_EQ(std::distance(fs::directory_iterator(place_), {}), 2) << "nothing else is left";
 }
 
-TEST_F(Folders, ANewFileHasNoNameUntilItIsWholeAndTakesNobodysPlace) {
+TEST_F(Folders, ANewFileHasNoNameUntilItIsWholeAndReplacesNoOther) {
   {
     auto file = NewFile::create(place_ + "/name", 0644);
     ASSERT_TRUE(file) << file.error().what;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides, while a job runs, whose stacks to read: those of ranks that others wait for, of all processes without
-// progress, and of a few that wait. Cheap; chooses nobody while the job makes progress. Pure: the caller passes the
+// progress, and of a few that wait. Cheap; chooses no process while the job makes progress. Pure: the caller passes the
 // time.
 #pragma once
 

@@ -65,7 +65,7 @@ TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
   EXPECT_THAT(watch_.choose(late, kStart + now_ns), ElementsAre(11, 10));
 }
 
-/// All ranks compute longer than usual between two calls: nobody waits.
+/// All ranks compute longer than usual between two calls: no rank waits.
 TEST_F(LateWatchTest, APauseOfAllIsNoLateness) {
   const std::vector<CallStanding> job{standing(10, false, kStart, kStart), standing(11, false, kStart, kStart + 1)};
   EXPECT_THAT(looks(job, LateWatch::kStillNs - kStep), IsEmpty());
@@ -130,7 +130,7 @@ TEST_F(LateWatchTest, AFindingAsksForALookButNotAgainAtOnce) {
   EXPECT_THAT(watch_.choose(job, kStart + 4 * kStep + LateWatch::kAskedNs), ElementsAre(10));
 }
 
-/// One user's processes without progress, each time new ones, take that user's looks and nobody else's.
+/// One user's processes without progress, each time new ones, take that user's samples and no other user's.
 TEST(LateWatchesTest, AUserHasLooksOfTheirOwn) {
   LateWatches watches;
   std::vector<int64_t> looks_of_two;

@@ -373,7 +373,7 @@ class TraceSubcommand final : public Subcommand {
       const ssize_t written = ::write(static_cast<int>(ready_fd_), &byte, 1);
       ::close(static_cast<int>(ready_fd_));
       if (written != 1) {
-        console.note("nobody reads --ready-fd");
+        console.note("nothing reads --ready-fd");
       }
     }
   }

@@ -26,7 +26,7 @@ class Worker {
  public:
   /// In the worker. The result is its exit code: less than kFailedCode.
   using Work = std::function<int(WorkerSide& parent)>;
-  /// Of a worker that ran out of memory, or into an error that nobody expected; it said so itself.
+  /// Of a worker that ran out of memory, or into an unexpected error; it reported that itself.
   static constexpr int kFailedCode = 70;
 
   /// Forks: for a time when no other thread holds a lock that the work takes. `name` is the process's, at most 15

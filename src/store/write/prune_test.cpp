@@ -54,7 +54,7 @@ int64_t record_long_run(const std::string& path, int64_t max_size_bytes) {
   return largest;
 }
 
-TEST(MaxSize, CallsWhoseEndNobodyReportsGoAsOthersDo) {
+TEST(MaxSize, CallsWhoseEndIsNotReportedGoAsOthersDo) {
   constexpr int64_t kMaxSize = 6 << 20;
   const TemporaryFolder folder;
   auto writer = must(RecordingWriter::create(folder / "r.db", {.max_size_bytes = kMaxSize}));

@@ -66,7 +66,7 @@ TEST(Mismatch, OperationSizeDatatypeReduceOpAndRootAreCompared) {
   expect_golden_text("mismatched_collective", report.findings[0]);
 }
 
-TEST(Mismatch, WithoutAMajorityNobodyIsNamed) {
+TEST(Mismatch, WithoutAMajorityNoRankIsNamed) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {
     if (step == kLast) {

@@ -255,7 +255,7 @@ OpenCallGraph::Absence OpenCallGraph::absence_of(const Instance& instance, Inter
 }
 
 /// True if all calls of the rank without an end were launched by all ranks that they need, and these are known.
-bool OpenCallGraph::waits_for_nobody(MemberIndex member) const {
+bool OpenCallGraph::waits_for_no_rank(MemberIndex member) const {
   return std::ranges::all_of(open_calls_[member], [&](const HangStep& open) {
     const CallSequence& sequence = timeline_.sequences()[open.sequence];
     return timeline_.groups()[sequence.group].all_took_part &&
@@ -303,7 +303,7 @@ HangRoot OpenCallGraph::find_stopped(AttemptIndex attempt) const {
         if (open_calls_[member].empty()) {
           return {};  // it is in no call: that explains the hang
         }
-        if (!judged.insert(member).second || !group.all_took_part || !waits_for_nobody(member)) {
+        if (!judged.insert(member).second || !group.all_took_part || !waits_for_no_rank(member)) {
           continue;
         }
         const std::optional<LaunchHabit> habit = launch_habit(timeline_, member);

@@ -44,7 +44,7 @@ bool comparable(const SearchState& search, const Instance& instance) {
   });
 }
 
-/// How much longer the first rank was inside than the last, each by its own clock: somebody was waited for. 0 where
+/// How much longer the first rank was inside than the last, each by its own clock: a rank was waited for. 0 where
 /// ends are those of a later synchronisation, or ranks do not wait for each other.
 int64_t waited_by_own_clocks_ns(const SearchState& search, const Instance& instance) {
   if (!synchronises(search.timeline.signature(instance.signature).op) ||
@@ -63,7 +63,7 @@ int64_t waited_by_own_clocks_ns(const SearchState& search, const Instance& insta
   return longest_ns - std::min(longest_ns, shortest_ns);
 }
 
-/// Counts a wait for which nobody can be named because the hosts' clocks can't be compared.
+/// Counts a wait for which no rank can be named because the hosts' clocks can't be compared.
 void count_unplaced_wait(SearchState& search, const Instance& instance, int64_t limit_ns) {
   if (search.all_comparable || is_warming_up(search.timeline.groups()[instance.group], instance.number) ||
       comparable(search, instance)) {
@@ -259,7 +259,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
     return declined(VerdictReason::kClockUncertain);
   }
   if (!anybody_waited(search, instance)) {
-    return declined(VerdictReason::kNobodyWaited);
+    return declined(VerdictReason::kNoRankWaited);
   }
   const bool on_device = late_on_device(instance);
   if (on_device && pair != nullptr) {

@@ -80,7 +80,7 @@ class NetworkTracker {
   ThreadName thread_name_;
   FactsOfHash facts_of_hash_;
   SocketAttribution attribution_;
-  std::map<uint32_t, CommRankMap> ranks_;  // by user: nobody disputes what another's processes say
+  std::map<uint32_t, CommRankMap> ranks_;  // by user: no user disputes what another's processes state
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
   std::unordered_map<int32_t, std::set<uint64_t>> cookies_;  // by process

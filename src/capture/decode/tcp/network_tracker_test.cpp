@@ -205,7 +205,7 @@ TEST_F(AttributedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
-TEST_F(AttributedConnections, AMemberTwoProcessesClaimToBeIsNobody) {
+TEST_F(AttributedConnections, AMemberTwoProcessesClaimToBeIsNeither) {
   add_process(200, 3);
   add_process(300, 1);
   open(11, 40000, "NCCL Progress 0");

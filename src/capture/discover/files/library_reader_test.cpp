@@ -94,7 +94,7 @@ std::vector<pid_t> children() {
 }
 
 /// Its socket would stay readable, and wake a tracer that has nothing to do all the time.
-TEST(LibraryReader, AnIdleChildThatDiesWakesNobodyAndCostsNoFile) {
+TEST(LibraryReader, AnIdleChildThatDiesWakesNoThreadAndCostsNoFile) {
   const Procfs procfs;
   Mounts mounts(procfs);
   LibraryReader reader(procfs, mounts, LibraryReader::FileSystems::kRemote);

@@ -381,7 +381,7 @@ TEST(WhoWaits, AStuckTransferComesBeforeTheRanksAwaitedBehindIt) {
   golden::expect_text(*at(job.result_of("who_waits", R"({"time":"+5055ms"})"), "content.0.text").text());
 }
 
-/// Rank 1 is late in step 50 for 500 ms: in its middle the others wait for it, at its end nobody does.
+/// Rank 1 is late in step 50 for 500 ms: in its middle the others wait for it, at its end none does.
 TEST(Findings, LeadToTheMiddleOfTheLongestStall) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {

@@ -66,7 +66,7 @@ Json transfer_of(const analysis::JobView& job, const analysis::TransferWaits& tr
 
 std::string_view wait_kind(const analysis::WaitsAtTime& waits) {
   if (waits.instances.empty()) {
-    return "nobody was inside a collective";
+    return "no rank was inside a collective";
   }
   const bool awaited = std::ranges::any_of(waits.instances, [](const auto& open) { return !open.awaited.empty(); });
   if (!awaited) {
