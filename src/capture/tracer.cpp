@@ -412,7 +412,7 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
         std::ranges::any_of(stops, [](const pollfd& stop) { return (stop.revents & (POLLIN | POLLHUP)) != 0; }) ||
         (options_.duration_ns && now_ns - started_ns >= *options_.duration_ns);
     collect();
-    python_stacks_.look([this] { return decoder_.standings(); }, now_ns);
+    python_stacks_.update([this] { return decoder_.standings(); }, now_ns);
     ST_TRY(tasks.run_due(now_ns));
   }
   deliver_rest();

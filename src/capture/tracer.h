@@ -93,7 +93,7 @@ class Tracer {
   void end_processes(const std::vector<st_exit>& records);
   void lost_exit(pid_t pid);
   void forget_process(pid_t pid);
-  /// A look at the processes of one user.
+  /// A reading of the processes of one user.
   struct Look {
     bool early = false;
     uint32_t user = 0;

@@ -236,7 +236,7 @@ class Strangers(Case):
         stranger.kill()
         self.assertEqual(tracer.stop(), DONE)
         lost = dict(tracer.rows("SELECT source, count FROM loss"))
-        # The kernel may refuse a thread's state for a moment; nothing says whose thread it was. A look finds the thread later.
+        # The kernel may refuse a thread's state for a moment; nothing shows whose thread it was. A later reading finds the thread.
         self.assertLessEqual(lost.pop("state:thread", 0), 2)
         lost.pop("library:not_trusted", None)  # the stranger's, looked at while it was killed: such a process has no user
         self.assertEqual([source for source in lost if not source.endswith(f":{NOBODY}") and source not in shared], [], lost)

@@ -117,16 +117,16 @@ std::string_view to_text(JobState state) {
   return "hangs";
 }
 
-std::vector<JobVerdict> judge(const std::vector<Snapshot>& looks, const Context& context) {
+std::vector<JobVerdict> judge(const std::vector<Snapshot>& snapshots, const Context& context) {
   std::set<std::string> names;
-  for (const Snapshot& look : looks) {
-    for (const RankState& rank : look.ranks) {
+  for (const Snapshot& snapshot : snapshots) {
+    for (const RankState& rank : snapshot.ranks) {
       names.insert(rank.job);
     }
   }
   std::vector<JobVerdict> verdicts;
   for (const std::string& name : names) {
-    const Job job(of_job(looks.front(), name), of_job(looks.back(), name), context);
+    const Job job(of_job(snapshots.front(), name), of_job(snapshots.back(), name), context);
     verdicts.push_back(judge_job(job, name));
   }
   return verdicts;

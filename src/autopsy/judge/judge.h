@@ -36,7 +36,8 @@ struct JobVerdict {
   std::vector<std::string> notes;  // limits of the verdict
 };
 
-/// One verdict per job, by name. `looks` are in order of time, at least two; only the first and the last are compared.
-std::vector<JobVerdict> judge(const std::vector<Snapshot>& looks, const Context& context);
+/// One verdict per job, by name. `snapshots` are in order of time, at least two; only the first and the last are
+/// compared.
+std::vector<JobVerdict> judge(const std::vector<Snapshot>& snapshots, const Context& context);
 
 }  // namespace stalltrace::autopsy
