@@ -4,7 +4,7 @@
 //
 // A quarter of each ring is free for every user. What waits to be read beyond that is paid for (a token bucket): a user
 // may fill a ring twice a second, and the fuller the ring is the less. So a user who sends more than user space can
-// read has its own records refused, and takes no other's place. Who is alone with a ring may fill most of it.
+// read has its own records refused, and takes no room of another's. Who is alone with a ring may fill most of it.
 #ifndef STALLTRACE_USER_SHARE_H
 #define STALLTRACE_USER_SHARE_H
 

@@ -127,14 +127,14 @@ def lab(folder, _kernel):
     if strange:
         return False, f"another finding: {strange[0]}", data
     finding = findings[0]
-    places = [(finding["link"] or {}).get("src_rank"), (finding["link"] or {}).get("dst_rank"),
+    ranks = [(finding["link"] or {}).get("src_rank"), (finding["link"] or {}).get("dst_rank"),
               (finding["culprit"] or {}).get("rank")]
-    if FAULTY_RANK not in places[1:]:  # packets are dropped on the way to that rank
-        return False, f"another place: {finding['summary']}", data
+    if FAULTY_RANK not in ranks[1:]:  # packets are dropped on the way to that rank
+        return False, f"another location: {finding['summary']}", data
     if not retransmits or ownerless:
         return False, f"retransmissions without their owner on node {ownerless or 0} of {retransmits}", data
-    place = f"rank {places[0]} to rank {places[1]}" if finding["link"] else f"rank {places[2]}"
-    return True, (f"packet_loss, {place}, {finding['confidence'] * 100:.0f} %, {finding['stall_ms']:.0f} ms; "
+    location = f"rank {ranks[0]} to rank {ranks[1]}" if finding["link"] else f"rank {ranks[2]}"
+    return True, (f"packet_loss, {location}, {finding['confidence'] * 100:.0f} %, {finding['stall_ms']:.0f} ms; "
                   f"{retransmits} retransmissions, each with its owner"), data
 
 

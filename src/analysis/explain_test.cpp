@@ -89,7 +89,7 @@ void copy(MemorySource& from, MemorySource& to) {
 
 class EveryFault : public testing::TestWithParam<std::tuple<FaultKind, int>> {};
 
-TEST_P(EveryFault, HasItsCauseAndPlaceOverSeeds) {
+TEST_P(EveryFault, HasItsCauseAndLocationOverSeeds) {
   const auto [kind, rank] = GetParam();
   for (uint32_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);

@@ -27,14 +27,14 @@ namespace fs = std::filesystem;
 
 class Rings : public testing::Test {
  protected:
-  Rings() : place_("/dev/shm/run_rings_test." + std::to_string(::getpid())) {
+  Rings() : folder_("/dev/shm/run_rings_test." + std::to_string(::getpid())) {
     fs::create_directories(memory());
     fs::create_directories(kept());
   }
-  ~Rings() override { fs::remove_all(place_); }
+  ~Rings() override { fs::remove_all(folder_); }
 
-  [[nodiscard]] std::string memory() const { return place_ + "/memory"; }
-  [[nodiscard]] std::string kept() const { return place_ + "/kept"; }
+  [[nodiscard]] std::string memory() const { return folder_ + "/memory"; }
+  [[nodiscard]] std::string kept() const { return folder_ + "/kept"; }
   [[nodiscard]] std::string said() const { return said_; }
   ProfilerFiles make(const std::string& chosen = "") {
     return ProfilerFiles(
@@ -44,7 +44,7 @@ class Rings : public testing::Test {
     return rings.collect([this](const std::string& line) { said_ += line + "\n"; });
   }
 
-  std::string place_;
+  std::string folder_;
   std::string said_;
 };
 
@@ -144,8 +144,8 @@ TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
   EXPECT_TRUE(fs::exists(rings.folder() + "/stalltrace-1-1.profiler"));
 }
 
-TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
-  const std::string chosen = place_ + "/chosen";
+TEST_F(Rings, InAFolderThatWasChosenOnlyTheJobsCountAndTheyStay) {
+  const std::string chosen = folder_ + "/chosen";
   fs::create_directory(chosen);
   ProfilerFiles rings = make(chosen);
   EXPECT_EQ(rings.folder(), chosen);
@@ -195,23 +195,23 @@ TEST_F(Rings, WhatAKilledLauncherLeftEmptyOrLongAgoIsRemoved) {
 }
 
 TEST(CopySparse, CopiesEveryByteAndNoZeros) {
-  const std::string place = testing::TempDir() + "copy_sparse." + std::to_string(::getpid());
-  fs::create_directory(place);
+  const std::string folder = testing::TempDir() + "copy_sparse." + std::to_string(::getpid());
+  fs::create_directory(folder);
   std::string content(5U << 20, '\0');
   content.replace((2U << 20) + 7, 3, "abc");
-  ASSERT_TRUE(write_file(place + "/from", content));
-  const UniqueFd from(::open((place + "/from").c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_TRUE(copy_sparse(from.get(), place + "/to", {}));
-  EXPECT_TRUE(read_file(place + "/to").value_or("") == content);
+  ASSERT_TRUE(write_file(folder + "/from", content));
+  const UniqueFd from(::open((folder + "/from").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(copy_sparse(from.get(), folder + "/to", {}));
+  EXPECT_TRUE(read_file(folder + "/to").value_or("") == content);
   struct stat info {};
-  ASSERT_EQ(::stat((place + "/to").c_str(), &info), 0);
+  ASSERT_EQ(::stat((folder + "/to").c_str(), &info), 0);
   EXPECT_LE(info.st_blocks * 512, 1 << 20);
   std::stop_source stopped;
   stopped.request_stop();
-  EXPECT_FALSE(copy_sparse(from.get(), place + "/other", stopped.get_token()));
-  EXPECT_FALSE(fs::exists(place + "/other"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(place), {}), 2) << "from and to";
-  fs::remove_all(place);
+  EXPECT_FALSE(copy_sparse(from.get(), folder + "/other", stopped.get_token()));
+  EXPECT_FALSE(fs::exists(folder + "/other"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2) << "from and to";
+  fs::remove_all(folder);
 }
 
 }  // namespace

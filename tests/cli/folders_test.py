@@ -72,8 +72,8 @@ class RunFolder(Hostile):
         first = result.stderr.splitlines()[0]
         for reason in ("is not used", *reasons):
             self.assertIn(reason, first)
-        place = pathlib.Path(result.stdout.split()[0])
-        self.assertTrue(place.name.startswith("stalltrace-plugin-"), place)
+        folder = pathlib.Path(result.stdout.split()[0])
+        self.assertTrue(folder.name.startswith("stalltrace-plugin-"), folder)
         self.untouched()
 
     JOB = ("sh", "-c", 'dirname "$NCCL_PROFILER_PLUGIN"; exit 7')

@@ -342,9 +342,9 @@ class Surroundings(Fares):
 
     def test_the_nodes_name_is_the_jobs_too(self):
         words = ("--", "bash", "-c", "echo $STALLTRACE_NODE")
-        place = ("--no-trace", "--out", self.folder / "run")
-        self.assertEqual(run("run", *place, "--node", "rack7", *words).stdout, "rack7\n")
-        self.assertEqual(run("run", *place, *words, environment={"STALLTRACE_NODE": "other"}).stdout, "other\n")
+        out = ("--no-trace", "--out", self.folder / "run")
+        self.assertEqual(run("run", *out, "--node", "rack7", *words).stdout, "rack7\n")
+        self.assertEqual(run("run", *out, *words, environment={"STALLTRACE_NODE": "other"}).stdout, "other\n")
 
 
 class Folder(Fares):

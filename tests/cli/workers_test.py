@@ -45,7 +45,6 @@ def workers_of(launcher, job):
 class Workers(Fares):
     def setUp(self):
         super().setUp()
-        self.place = self.folder
         self.go = self.folder / "go"
 
     def subcommands(self):
@@ -53,7 +52,7 @@ class Workers(Fares):
             yield name, (*subcommand, *PATIENCE)
 
     def traced_run(self):
-        return "run", "--out", self.place / "traced", *PATIENCE
+        return "run", "--out", self.folder / "traced", *PATIENCE
 
     def begin(self, subcommand, ending, **options):
         """A job that ends in that way once it may; the launcher's other processes."""

@@ -62,11 +62,11 @@ class PacketLoss(Case):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root")
-        cls.place = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
-        cls.addClassCleanup(shutil.rmtree, cls.place, ignore_errors=True)
-        cls.place.chmod(0o755)
-        cls.lab = LabRun(cls.place / "lab", LOUD["packet_loss"])
-        cls.merged = cls.place / "stall.db"
+        cls.lab_folder = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.lab_folder, ignore_errors=True)
+        cls.lab_folder.chmod(0o755)
+        cls.lab = LabRun(cls.lab_folder / "lab", LOUD["packet_loss"])
+        cls.merged = cls.lab_folder / "stall.db"
         merged = run("merge", *cls.lab.recordings, "--out", cls.merged)
         assert merged.returncode == DONE, merged.stderr
 
@@ -75,7 +75,7 @@ class PacketLoss(Case):
         self.assertTrue(fault["injected"])
         self.assertGreater(fault["packets_dropped"], 0)
 
-    def test_cause_and_place(self):
+    def test_cause_and_location(self):
         said = [location_of(finding) for finding in self.lab.findings]
         self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, said)
         finding = self.lab.findings[0]

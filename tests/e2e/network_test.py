@@ -60,7 +60,7 @@ class Network(Case):
         self.assertEqual(finding["culprit"]["rank"], 2, said)
 
     def test_a_slow_disk(self):
-        with tempfile.TemporaryDirectory(dir=BUILD) as folder:  # on a disk, which the default place may not be
+        with tempfile.TemporaryDirectory(dir=BUILD) as folder:  # on a disk, which the default folder may not be
             finding, said = self.explain("disk_io:rank=1", timeout="60s", folder=pathlib.Path(folder))
         self.assertEqual(finding["culprit"]["rank"], 1, said)
 

@@ -32,7 +32,7 @@ class Silent:
 @dataclasses.dataclass
 class Verdict:
     word: str
-    sentence: str  # the first finding's, or what took its place
+    sentence: str  # the first finding's, or what is there instead
     problems: list
     load: list  # what is due to other users of the machine
     delay_s: float | None  # from the fault to the first live line on it

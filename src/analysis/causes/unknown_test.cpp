@@ -109,7 +109,7 @@ TEST(Unknown, RanksThatWereNotRecordedAreNamedAsTheEvidenceThatIsMissing) {
   }
 }
 
-/// Step `slow` takes all ranks so much longer, and nothing shows why.
+/// Step `slow` takes all ranks `longer_ns` longer, and nothing shows why.
 Report report_of_slow_step(int64_t slow, int64_t longer_ns) {
   Ending ending;
   ending.call = [=](int, int64_t step, Collective& call) {

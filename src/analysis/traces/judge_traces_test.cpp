@@ -14,7 +14,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// A trace of 4 steps of 100 ms: so long in computation, so long with nothing to do, and the rest in collectives.
+/// A trace of 4 steps of 100 ms: a time in computation, a time with nothing to do, and the rest in collectives.
 struct TestTrace {
   int64_t compute_ms = 60;
   int64_t idle_ms = 5;

@@ -118,7 +118,7 @@ TEST(DecodeCall, OfAnEarlierPluginHasNoNumberAndNoRow) {
   Call call;
   call.group(3000, 3600);
   call.broadcast(0, 0);
-  EXPECT_FALSE(call.row(kApi)) << "it would take another's place";
+  EXPECT_FALSE(call.row(kApi)) << "it would replace another";
 }
 
 TEST(DecodeCall, IsTheRowOfWhatItLaunched) {

@@ -291,7 +291,7 @@ TEST_F(Finder, EveryNameHasItsTurn) {
   EXPECT_EQ(found.size(), 5) << "each once";
 }
 
-TEST_F(Finder, AFileThatTakesThePlaceOfAnotherIsLookedAt) {
+TEST_F(Finder, AFileThatReplacesAnotherIsRead) {
   begin();
   file_of(kGone).write(left());
   EXPECT_EQ(look().size(), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recordings of many nodes as one source for an analysis here. What every analysis needs is brought first, in a
 // small form: the things that exist, and all collectives. Rows of other tables are brought when they are asked for; of
-// the evidence of stalls those that lie around the stalls. What it delivers is what the recordings in one place would.
+// the evidence of stalls those that lie around the stalls. What it delivers is what the recordings in one folder would.
 #pragma once
 
 #include <chrono>

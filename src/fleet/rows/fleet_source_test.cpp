@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes in different places answer gives what their files in one place give.
+// What nodes on different hosts answer gives what their files in one folder give.
 #include "fleet/rows/fleet_source.h"
 
 #include <fmt/format.h>

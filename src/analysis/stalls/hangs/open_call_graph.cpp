@@ -264,7 +264,7 @@ bool OpenCallGraph::waits_for_no_rank(MemberIndex member) const {
 }
 
 /// True if most ranks inside the instance have come to where they usually synchronise. If not, their CPUs may wait for
-/// room in their devices' queues, each one at a place of its own.
+/// room in their devices' queues, each one at a point of its own.
 bool OpenCallGraph::came_to_synchronisation(const Instance& instance) const {
   size_t came = 0;
   for (const Arrival& seen : instance.seen) {

@@ -90,7 +90,7 @@ class NetworkTracker {
     uint64_t read_ns = 0;  // CLOCK_MONOTONIC
   };
   std::map<std::pair<int32_t, int32_t>, NamedThread> threads_;  // by pid and tid
-  std::unordered_map<uint64_t, CommSocket> delivered_;          // places already delivered in rows, by cookie
+  std::unordered_map<uint64_t, CommSocket> delivered_;          // attributions already delivered in rows, by cookie
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

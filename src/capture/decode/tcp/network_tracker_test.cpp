@@ -131,7 +131,7 @@ class AttributedConnections : public NetworkTrackerTest {
     record.tuple = tuple(source_port);
     tracker_.on_listing(record);
   }
-  /// Two marks prove the socket's place.
+  /// Two marks prove the socket's attribution.
   void mark(uint64_t cookie, int32_t peer) { mark(cookie, {.comm_hash = 0xa11, .rank = 2, .ranks = 4, .peer = peer}); }
   void mark(uint64_t cookie, const st_step_moved& of, uint32_t pid = 100) {
     st_step_mark record{};
@@ -174,7 +174,7 @@ TEST_F(AttributedConnections, APluginOfAnotherVersionIsNotUnderstood) {
   EXPECT_FALSE(of(11).channel);
 }
 
-TEST_F(AttributedConnections, APlaceIsPeerChannelAndCommunicator) {
+TEST_F(AttributedConnections, AnAttributionIsPeerChannelAndCommunicator) {
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
   EXPECT_FALSE(of(11).peer_rank);
@@ -267,7 +267,7 @@ TEST_F(AttributedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
-TEST_F(AttributedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
+TEST_F(AttributedConnections, SocketsOfHelperThreadsShareAttributionAndListener) {
   open(11, 40000, "NCCL Progress 0");
   open(12, 40001, "NCCL SockS 0");
   open(13, 40002, "NCCL Progress 0");
@@ -279,7 +279,7 @@ TEST_F(AttributedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
   EXPECT_FALSE(of(13).peer_rank) << "a thread that moves several connections' data has no group";
 }
 
-TEST_F(AttributedConnections, AGroupThatDisagreesHasNoPlace) {
+TEST_F(AttributedConnections, AGroupThatDisagreesHasNoAttribution) {
   open(11, 40000, "NCCL Progress 0");
   open(12, 40001, "NCCL SockS 0");
   open(13, 40002, "NCCL Progress 0");

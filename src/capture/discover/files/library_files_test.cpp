@@ -166,7 +166,7 @@ TEST_F(LibraryFilesTest, AUsersLibrariesAreLimitedAndTheTrustedOnesAreNot) {
 }
 
 /// It would be read with all rights.
-TEST_F(LibraryFilesTest, AStrangersLibraryInAUsualPlaceIsNotRead) {
+TEST_F(LibraryFilesTest, AStrangersLibraryInAUsualFolderIsNotRead) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "needs root: a file of another user";
   }

@@ -157,7 +157,7 @@ TEST_P(ReadByChildren, EachFileIsAnsweredOnce) {
   EXPECT_EQ(answers, 3 * mappings.size() + 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, ReadByChildren,
+INSTANTIATE_TEST_SUITE_P(FileSystems, ReadByChildren,
                          testing::Values(LibraryReader::FileSystems::kThisHost, LibraryReader::FileSystems::kRemote));
 
 }  // namespace

@@ -48,7 +48,7 @@ struct RasStatement {
 };
 
 /// "comm 0x1f nranks 32 job rank 21 host 10.0.0.2 pid 99 gpu 5 state running launched AllReduce 6649 Broadcast 12": at
-/// most 1,024 bytes; what has no place there is left out.
+/// most 1,024 bytes; what finds no room there is left out.
 std::string ras_text(const RasStatement& statement);
 /// None for any other text.
 std::optional<RasStatement> ras_statement_from_text(std::string_view text);

@@ -49,7 +49,7 @@ void count(const PortCounts& port, const Sign& sign, Hypothesis& hypothesis) {
   }
 }
 
-/// One hypothesis: congestion has one place, or is everywhere.
+/// One hypothesis: congestion has one location, or is everywhere.
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kTransfer || stall.hung()) {
     return;
