@@ -149,10 +149,10 @@ network = "loopback" if self.nodes_missing else "nodes"
     def find(self, name, what, findings, cause, rank):
         """Whether that cause was reported for that rank, or for a link to it."""
         if findings is not None:
-            said = ", ".join(f"{found} ({location(culprit, to)})"
+            named = ", ".join(f"{found} ({location(culprit, to)})"
                              for found, culprit, to in findings)
             self.table.add(f"{name}: {what}", any(found == cause and rank in (culprit, to) for found, culprit, to in findings),
-                           said or "no finding")
+                           named or "no finding")
 
     def run_nccl(self):
         folder = self.job("nccl", "nccl")

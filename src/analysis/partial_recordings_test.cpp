@@ -83,7 +83,7 @@ MemorySource firewalled_job(const std::set<int>& ranks) {
   return recorded_on(nodes_of(ranks), whole);
 }
 
-TEST(PartialRecordings, WhatAHostDroppedItselfIsSaidWithoutTheSender) {
+TEST(PartialRecordings, WhatAHostDroppedItselfIsReportedWithoutTheSender) {
   for (const std::set<int>& ranks : {std::set{2}, std::set{0, 2}, std::set{0, 2, 3}}) {
     MemorySource source = firewalled_job(ranks);
     const Finding finding = small_job::only(source);

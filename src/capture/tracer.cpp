@@ -198,7 +198,7 @@ void Tracer::forget_process(pid_t pid) {
   some_ended_ = true;
 }
 
-/// The process is gone, but no record said so: there was no room for it.
+/// The process is gone, but no record shows that: there was no room for it.
 void Tracer::lost_exit(pid_t pid) {
   if (!consuming_) {  // it may only wait to be read; while the rings are read, they can't be read again
     collect();

@@ -205,7 +205,7 @@ TEST_P(EachInterpreter, ThreadsThatStartAndEnd) {
     const ProcessStacks stacks = read(process);
     const PythonThread* python = python_of(stacks);
     if (python == nullptr) {
-      EXPECT_TRUE(stacks.no_python || !stacks.unnumbered.empty()) << "said, where it could not be read";
+      EXPECT_TRUE(stacks.no_python || !stacks.unnumbered.empty()) << "reported, where it could not be read";
       continue;
     }
     if (python->problem.empty() && python->changing == 0) {

@@ -121,7 +121,7 @@ bool write_with(const Trouble& trouble, int64_t nth, FileFault::Lasts lasts) {
     written = write_recording(path);
     happened = fault.happened();
   }
-  // A fault that lasts is said when it begins, and when the recording can't be completed.
+  // A fault that lasts is reported when it begins, and when the recording can't be completed.
   EXPECT_LE(written.errors.size(), lasts == FileFault::Lasts::kOnce ? 1U : 2U);
   for (const Error& error : written.errors) {
     expect_clear(error);

@@ -68,7 +68,7 @@ class SocketAttributionRoot : public testing::Test {
   /// Every socket with an attribution must have the right one; returns how many there are, of the progress
   /// thread's own and of others.
   std::pair<size_t, size_t> check(const std::vector<Connection>& rows) {
-    std::pair<size_t, size_t> said;
+    std::pair<size_t, size_t> attributed;
     for (const Connection& row : rows) {
       const auto reported = reported_.find(row.source.port);
       const bool near = row.thread_name.starts_with("NCCL");
@@ -84,9 +84,9 @@ class SocketAttributionRoot : public testing::Test {
       EXPECT_EQ(row.channel, reported->second.front().channel);
       EXPECT_EQ(row.peer_rank, reported->second.front().peer);
       EXPECT_EQ(row.comm_id_hash, comm_id_hash(id_));
-      (row.thread_name.starts_with("NCCL Progress") ? said.first : said.second) += 1;
+      (row.thread_name.starts_with("NCCL Progress") ? attributed.first : attributed.second) += 1;
     }
-    return said;
+    return attributed;
   }
 
   std::string profiler_folder_;

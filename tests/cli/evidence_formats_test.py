@@ -199,7 +199,7 @@ class NcclRas(evidence_test.Evidence):
             self.assertEqual(result.returncode, FAILED if address == "localhost:1" else USAGE, result.stderr)
         self.assertEqual(run("import", "--out", self.folder / "x.db").returncode, USAGE)
 
-    def test_what_cannot_be_read_is_said(self):
+    def test_what_cannot_be_read_is_reported(self):
         path = self.write("ras.json", ras(0)[:120])
         result = run("explain", path)
         self.assertEqual(result.returncode, FAILED)

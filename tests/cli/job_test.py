@@ -399,7 +399,7 @@ class Folder(Fares):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assert_says("without any evidence", result.stderr)
 
-    def test_no_profiler_file_is_said_with_the_likely_reasons(self):
+    def test_no_profiler_file_is_reported_with_the_likely_reasons(self):
         result = self.launch("--out", "run7", "--", "true")
         self.assert_says("reasons why no profiler file appeared", result.stderr)
         self.assertEqual(self.folders(), [], "nothing came of it")

@@ -65,7 +65,7 @@ class Workers(Fares):
             self.addCleanup(self.kill, pid)
         return process, processes
 
-    def errors_said(self):
+    def errors_printed(self):
         return [line for line in self.errors.read_text().splitlines() if line.startswith("stalltrace: ")]
 
     def none_is_left(self, processes):
@@ -108,12 +108,12 @@ class Workers(Fares):
                 else:
                     os.kill(processes[victim], number)
                 if number != signal.SIGSTOP:
-                    wait_until(self.errors_said, "the line", 5)
+                    wait_until(self.errors_printed, "the line", 5)
                     self.assertIsNone(process.poll())
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
-                self.assertEqual(len(self.errors_said()), 1, self.errors.read_text())
-                self.assertRegex(self.errors_said()[0], pattern)
+                self.assertEqual(len(self.errors_printed()), 1, self.errors.read_text())
+                self.assertRegex(self.errors_printed()[0], pattern)
                 self.none_is_left(processes)
                 for recording in self.folder.glob("t.db*"):
                     recording.unlink()
@@ -194,7 +194,7 @@ class Evidence(Workers):
                 self.without_memory(processes["st-evidence"])
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
-                self.assert_says("a worker was killed", "\n".join(self.errors_said()))
+                self.assert_says("a worker was killed", "\n".join(self.errors_printed()))
                 self.none_is_left(processes)
 
     def test_hangs(self):

@@ -25,8 +25,8 @@ class Faults(Case):
 
     def assert_cause(self, lab, cause):
         """Exactly this cause is reported; returns the location of the most expensive finding."""
-        said = [location_of(finding) for finding in lab.findings]
-        self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, said)
+        reported = [location_of(finding) for finding in lab.findings]
+        self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, reported)
         return lab.findings[0]
 
     def assert_rank(self, lab, cause):
@@ -76,14 +76,14 @@ class PacketLoss(Case):
         self.assertGreater(fault["packets_dropped"], 0)
 
     def test_cause_and_location(self):
-        said = [location_of(finding) for finding in self.lab.findings]
-        self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, said)
+        reported = [location_of(finding) for finding in self.lab.findings]
+        self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, reported)
         finding = self.lab.findings[0]
         culprit, link = finding["culprit"], finding["link"]
         if culprit is not None:
-            self.assertEqual((culprit["node"], culprit["rank"]), ("node2", 2), said)
+            self.assertEqual((culprit["node"], culprit["rank"]), ("node2", 2), reported)
         else:
-            self.assertEqual(link["dst_rank"], 2, said)
+            self.assertEqual(link["dst_rank"], 2, reported)
 
     def test_evidence_and_cost(self):
         finding = self.lab.findings[0]

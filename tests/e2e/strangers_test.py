@@ -93,7 +93,7 @@ class Strangers(Case):
     def losses(self, tracer):
         return dict(tracer.rows("SELECT source, count FROM loss WHERE source LIKE 'library:%'"))
 
-    def said(self):
+    def printed(self):
         return (self.folder / "tracer.log").read_text()
 
     def test_a_mapping_that_becomes_another_file_after_it_was_read(self):
@@ -148,13 +148,13 @@ class Strangers(Case):
         tracer = Tracer(self)
         job = self.job_of(OWNER, libraries, steps=1000000)
         job.wait_for_steps(20)
-        wait_until(lambda: "--trust-owner" in self.said(), "the note")
+        wait_until(lambda: "--trust-owner" in self.printed(), "the note")
         checked = self.done(run("check", timeout=20))
         self.assert_says("a library of another user is left out", checked, another=ANOTHER)
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
         self.assertEqual(self.losses(tracer), {"library:not_trusted": 2})  # one per process
-        self.assert_says("how to trust a library", self.said(), another=ANOTHER)
+        self.assert_says("how to trust a library", self.printed(), another=ANOTHER)
         tracer.path.unlink()
         tracer = Tracer(self, "--trust-owner", ANOTHER)
         before = job.steps()
@@ -168,7 +168,7 @@ class Strangers(Case):
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
-        self.assert_says("others may write the library", self.said(), owner=OWNER)
+        self.assert_says("others may write the library", self.printed(), owner=OWNER)
 
     def test_a_file_system_that_falls_silent(self):
         """H11: a library on a file system that answers is probed as usual. One on a file system that does not answer
@@ -194,7 +194,7 @@ class Strangers(Case):
         near.wait()
         self.assert_says("processes with a collective library", self.done(run("check", timeout=20)), remote=remote)
         self.assertEqual(tracer.stop(), DONE)
-        self.assertGreater(self.calls(tracer, far), 0, self.said())
+        self.assertGreater(self.calls(tracer, far), 0, self.printed())
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {})
 
@@ -205,7 +205,7 @@ class Strangers(Case):
         tracer = Tracer(self)
         near = Job(self, "--steps", 30, log="again")
         near.wait()
-        wait_until(lambda: "does not answer" in self.said(), "the note", seconds=8)
+        wait_until(lambda: "does not answer" in self.printed(), "the note", seconds=8)
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})

@@ -213,7 +213,7 @@ class Loading(Evidence):
         self.assert_not_says("no profiler file", words)
         self.assertEqual(len(self.rings(kept / "profiler")), 2)
 
-    def test_nowhere_to_load_code_from_is_said_and_the_job_runs(self):
+    def test_nowhere_to_load_code_from_is_reported_and_the_job_runs(self):
         self.need_root()
         disk = self.folder / "disk"
         disk.mkdir()
@@ -236,7 +236,7 @@ class Loading(Evidence):
         self.assertLessEqual(len(str(plugin)), 254)
         self.assertFalse(plugin.parent.exists(), "it goes with the run")
 
-    def test_an_nccl_that_loads_no_plugin_is_said_to_be_looked_at(self):
+    def test_an_nccl_that_loads_no_plugin_is_reported(self):
         words = self.run_job("--no-trace", wrap=("env", "NCCL_PROFILER_PLUGIN=none"))
         self.assert_says("no profiler file appeared", words)
         self.assert_says("NCCL logs show which", words, out=self.out)

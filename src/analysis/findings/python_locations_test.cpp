@@ -175,7 +175,7 @@ TEST(PythonLocations, AGarbageCollectionIsNamed) {
   golden::expect_text(only(source).summary);
 }
 
-TEST(PythonLocations, WhatCouldNotBeReadIsSaid) {
+TEST(PythonLocations, WhatCouldNotBeReadIsReported) {
   MemorySource source = absent_job();
   PythonStack row = sample(2, kHangFromNs + kNsPerSecond, 0);
   row.problem = "it could not be read within 500 ms";

@@ -21,7 +21,7 @@ Collective gather(std::optional<int32_t> nranks) {
   return row;
 }
 
-TEST(SignatureBytes, AreOfOnePartWhateverTheNumberOfRanksIsSaidToBe) {
+TEST(SignatureBytes, AreOfOnePartWhateverTheNumberOfRanksIsClaimedToBe) {
   for (const std::optional<int32_t> nranks : {std::optional(512), std::optional(8), std::optional<int32_t>()}) {
     EXPECT_EQ(signature_bytes(gather(nranks)), 4 * kCount);
   }

@@ -48,7 +48,7 @@ class FleetSource final : public EventSource, public analysis::EvidenceProvider 
 
   [[nodiscard]] const std::vector<FailedNode>& failed() const { return failed_; }
   [[nodiscard]] size_t answering() const;
-  /// What the nodes' clocks said when they were asked.
+  /// What the nodes reported of their clocks when they were asked.
   [[nodiscard]] const std::vector<MeasuredClock>& measured_clocks() const { return measured_clocks_; }
   /// Of the reading on the nodes, and of nodes that have the same recording.
   [[nodiscard]] std::vector<std::string> notes() const;

@@ -59,7 +59,7 @@ class Worker {
 };
 
 /// How a worker's end reads where it was none of its own making: "was ended by signal 9 (Killed)". None: it ended by
-/// itself, and said what there was to say.
+/// itself, and reported the reason.
 std::optional<std::string> unexpected_end(const ExitStatus& status);
 
 /// How much memory a worker may have: a quarter of this host's, or of what the cgroup allows, within 1 and 16 GiB.

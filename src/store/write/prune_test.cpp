@@ -194,7 +194,7 @@ TEST(MaxSize, TheProcessOfACallThatNeverEndedStays) {
 }
 
 /// A query that takes hours, or was forgotten in a pager.
-TEST(MaxSize, AReaderThatKeepsTheLogIsSaidOnceAndCounted) {
+TEST(MaxSize, AReaderThatKeepsTheLogIsReportedOnceAndCounted) {
   constexpr int64_t kMaxSize = 2 << 20;
   const TemporaryFolder folder;
   const std::string path = folder / "r.db";
@@ -268,7 +268,7 @@ bool in_child_with_file_limit(rlim_t limit_bytes, const std::function<bool()>& r
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-TEST(DiskFull, IsSaidOnceCountedAndRecoveredFrom) {
+TEST(DiskFull, IsReportedOnceCountedAndRecoveredFrom) {
   const TemporaryFolder folder;
   const std::string path = folder / "r.db";
   constexpr uint64_t kRows = 100'000;

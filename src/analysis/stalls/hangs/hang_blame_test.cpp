@@ -133,7 +133,7 @@ TEST(Missing, TheRankThatStaysAwayIsNamedWithWhatItDoes) {
       }
       return step < kLast || rank != 0;
     };
-    if (kind == WaitKind::kOnCpu) {  // it is not said to hang before
+    if (kind == WaitKind::kOnCpu) {  // it is not reported to hang before
       ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + kUnprovenWaitNs + kNsPerSecond; };
     }
     fill(source, ending);

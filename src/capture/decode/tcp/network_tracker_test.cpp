@@ -308,7 +308,7 @@ TEST_F(NetworkTrackerTest, AConnectionLearnsItsPortWhenItIsEstablishedAndKeepsIt
   EXPECT_EQ(events()[1].source.port, 40000);
 }
 
-TEST_F(NetworkTrackerTest, AnEventCarriesWhatTheKernelSaid) {
+TEST_F(NetworkTrackerTest, AnEventCarriesWhatTheKernelReported) {
   event(ST_TCP_RETRANSMIT, 2000, 40000, 100, 3);
   ASSERT_THAT(events(), SizeIs(1));
   const TcpEvent row = events()[0];

@@ -111,7 +111,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
     }
   }
   next.push_back(hint("stacks", Json::object({{"time", at}}), "where the ranks were in their Python programs"));
-  next.push_back(hint("findings", Json::object(), "what the analysis says of it"));
+  next.push_back(hint("findings", Json::object(), "what the analysis reports of it"));
   data.set("next", std::move(next));
   add_page(data, "instances", waits.instances.size(), page_of(arguments, kUsualInstances),
            [&](size_t i) { return open_instance(*job, waits.instances[i], time_ns); });
