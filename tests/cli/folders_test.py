@@ -127,7 +127,7 @@ class Plugin(Hostile):
         self.addCleanup(lambda: os.killpg(process.pid, signal.SIGKILL))
         return process, pathlib.Path(process.stdout.readline().strip())
 
-    def test_every_user_can_load_it_and_nobody_else_change_it(self):
+    def test_every_user_can_load_it_and_no_other_change_it(self):
         process, plugin = self.start()
         self.assertEqual(as_nobody("head", "-c", "4", plugin).stdout, "\x7fELF")
         for attack in (["rm", plugin], ["mv", plugin, f"{plugin}.x"], ["mv", plugin.parent, f"{plugin.parent}.x"],

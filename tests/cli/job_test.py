@@ -89,7 +89,7 @@ class Fares(Case):
 
 
 class Signals(Fares):
-    def test_each_reaches_the_job_at_once_and_nobody_is_killed(self):
+    def test_each_reaches_the_job_at_once_and_none_is_killed(self):
         for name, subcommand in self.subcommands():
             with self.subTest(subcommand=name):
                 process = self.listen(subcommand, 4)

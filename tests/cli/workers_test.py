@@ -239,7 +239,7 @@ class Launcher(Workers):
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), 7)
 
-    def test_killed_it_leaves_the_job_and_nobody_else(self):
+    def test_killed_it_leaves_the_job_and_no_other(self):
         subcommands = [*self.subcommands()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else [])
         for name, subcommand in subcommands:
             with self.subTest(subcommand=name):
@@ -262,7 +262,7 @@ class Launcher(Workers):
                 process = self.start(subcommand, "bash", "-c", "sleep 1; exit 7", preexec_fn=limit)
                 self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
 
-    def test_nobody_reads_what_it_prints(self):
+    def test_what_it_prints_is_not_read(self):
         """A pipe whose reader is gone, and one that is full."""
         for full in (False, True):
             read_end, write_end = os.pipe()

@@ -75,7 +75,7 @@ bool ended_by_another(const AnalysisContext& context, const CauseGroup& group) {
         failed_by_itself(other)) {
       return true;
     }
-    no_rank_failed = nobody_failed && (other.attempt != awaited.attempt || !failed_by_itself(other));
+    no_rank_failed = no_rank_failed && (other.attempt != awaited.attempt || !failed_by_itself(other));
   }
   return no_rank_failed;
 }

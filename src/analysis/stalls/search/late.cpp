@@ -109,7 +109,7 @@ int64_t behind_ns(const SearchState& search, const Instance& instance) {
 }
 
 /// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
-bool anybody_waited(const SearchState& search, const Instance& instance) {
+bool any_rank_waited(const SearchState& search, const Instance& instance) {
   if (synchronises(search.timeline.signature(instance.signature).op)) {
     return true;
   }
@@ -121,7 +121,7 @@ bool anybody_waited(const SearchState& search, const Instance& instance) {
 void add_to_run(SearchState& search, const Instance& instance) {
   const Group& group = search.timeline.groups()[instance.group];
   if (!late_on_device(instance) || group.point_to_point || is_warming_up(group, instance.number) ||
-      !comparable(search, instance) || !anybody_waited(search, instance)) {
+      !comparable(search, instance) || !any_rank_waited(search, instance)) {
     return;
   }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
@@ -258,7 +258,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
     count_unplaced_wait(search, instance, limit_ns);
     return declined(VerdictReason::kClockUncertain);
   }
-  if (!anybody_waited(search, instance)) {
+  if (!any_rank_waited(search, instance)) {
     return declined(VerdictReason::kNoRankWaited);
   }
   const bool on_device = late_on_device(instance);
