@@ -99,7 +99,7 @@ class Check:
         """Runs the ranks into OUT/name; returns their folder, or None."""
         folder = self.out / name
         folder.mkdir(parents=True)
-network = "loopback" if self.nodes_missing else "nodes"
+        network = "loopback" if self.nodes_missing else "nodes"
         result = self.stalltrace("run", "--out", folder / "run", "--hang-after", "30s", "--", sys.executable, HERE / "ranks.py",
                                  folder, self.options.ranks, self.options.max_bytes, network, program)
         (folder / "stalltrace.txt").write_text(result.stderr)

@@ -20,11 +20,11 @@ struct LaunchHabit {
   [[nodiscard]] bool may_synchronise() const;
 };
 
-/// None if the rank's habit is not known: fewer than kFewestSynchronisations, or after a number of
-/// different counts of calls that leaves one more without proof; if a call outlasted a synchronisation; or if one
-/// without an end has not returned: the rank is inside of that. Of calls that ended otherwise, as those of a set-up do,
-/// some few are allowed (kSynchronisedToOthers): only what came after them proves the habit. Takes the time to sort the
-/// rank's calls.
+/// None if the rank's habit is not known: fewer than kFewestSynchronisations, or too many
+/// different numbers of calls were seen for one more to prove anything; if a call outlasted a synchronisation; or if
+/// one without an end has not returned: the rank is inside of that. Of calls that ended otherwise, as those of a set-up
+/// do, some few are allowed (kSynchronisedToOthers): only what came after them proves the habit. Takes the time to sort
+/// the rank's calls.
 std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex member);
 
 }  // namespace stalltrace::analysis
