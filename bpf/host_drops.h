@@ -20,10 +20,10 @@ struct {
   __type(value, struct st_drops);
 } drops SEC(".maps");
 
-// Which of user space's looks comes next. Set by user space.
+// Which round of user space's reading comes next. Set by user space.
 __u32 drops_round = 0;
 
-// One more entry in `drops` until the next look. A user has at most a quarter of them.
+// One more entry in `drops` until the next round. A user has at most a quarter of them.
 static __always_inline bool may_count_drop(u32 user) {
   struct st_user* share = share_of(user);
   if (!share) {

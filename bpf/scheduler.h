@@ -248,7 +248,7 @@ int list_threads(struct bpf_iter__task* ctx) {
     }
     thread = watch_thread(process, task, task->pid, task->tgid, now);
     if (!thread && !config.task_storage) {
-      count_loss(ST_LOSS_THREAD_STATE);  // the table is full: another look would find the same
+      count_loss(ST_LOSS_THREAD_STATE);  // the table is full: another reading would find the same
       return 0;
     }
     if (!thread) {

@@ -2,9 +2,9 @@
 // What the processes of one user may take of what all users share: the rings, and tables that a process can fill. Any
 // user of the host can make calls, communicators and connections at any rate.
 //
-// A quarter of each ring is anybody's. What waits to be read beyond that is paid for (a token bucket): a user may fill
-// a ring twice a second, and the fuller the ring is the less. So a user who sends more than user space can read has its
-// own records refused, and takes no other's place. Who is alone with a ring may fill most of it.
+// A quarter of each ring is free for every user. What waits to be read beyond that is paid for (a token bucket): a user
+// may fill a ring twice a second, and the fuller the ring is the less. So a user who sends more than user space can
+// read has its own records refused, and takes no room of another's. Who is alone with a ring may fill most of it.
 #ifndef STALLTRACE_USER_SHARE_H
 #define STALLTRACE_USER_SHARE_H
 
@@ -35,12 +35,12 @@ static __always_inline void count_users_loss(struct st_user* share, u32 source) 
   __sync_fetch_and_add(&share->lost[source & (ST_LOSS_COUNT - 1)], 1);
 }
 
-#define ST_ALONE_NS 1000000000  // nobody else has sent a record for so long while the ring was that full
+#define ST_ALONE_NS 1000000000  // no other user has sent a record for this long while the ring was that full
 #define ST_EIGHTHS 8            // of a ring; how full it is
 
 // Who sent a record last while more than a quarter of the ring waited, and when that last was another user than before.
 // By ring; a power of two, so that a mask bounds an index.
-__u32 ring_users[4] = {ST_OTHER_USERS, ST_OTHER_USERS, ST_OTHER_USERS, ST_OTHER_USERS};  // nobody yet
+__u32 ring_users[4] = {ST_OTHER_USERS, ST_OTHER_USERS, ST_OTHER_USERS, ST_OTHER_USERS};  // none yet
 __u64 ring_shared_ns[4] = {};
 
 // False where the user has had its share of a ring that is fuller than a quarter. `cost_ns`: of the records, at

@@ -176,7 +176,7 @@ TEST_F(Lifecycle, AFileThatIsNotAsThisProcessLeftItStays) {
   EXPECT_EQ(folder_.boxes().size(), 3U);
 }
 
-TEST_F(Lifecycle, AnExitWithCommunicatorsAliveHurtsNobody) {
+TEST_F(Lifecycle, AnExitWithCommunicatorsAliveHurtsNoProcess) {
   // std::exit runs the library's destructor while another thread goes on recording.
   const int result = in_child([] {
     static const Library library;
@@ -297,7 +297,7 @@ TEST_F(Lifecycle, NoEventsNoFile) {
   EXPECT_TRUE(folder_.boxes().empty());
 }
 
-TEST_F(Lifecycle, SomebodyElsesFileInTheWayIsNotTouched) {
+TEST_F(Lifecycle, AnotherUsersFileInTheWayIsNotTouched) {
   {
     const Library library;
     const Job<V5> job(library);
@@ -342,7 +342,7 @@ TEST_F(Lifecycle, FilesOfTheDeadMakeRoomOldestFirst) {
   const std::string oldest = put("stalltrace-1-1.profiler", 30);
   const std::string old = put("stalltrace-2-1.profiler", 20);
   const std::string newest = put("stalltrace-3-1.profiler", 10);
-  const std::string another = put("somebody-elses.profiler", 99);
+  const std::string another = put("another-users.profiler", 99);
   const std::string alive = put("stalltrace-4-1.profiler", 99);
   int ready[2];
   int done[2];

@@ -131,7 +131,7 @@ def layer_violation(relative, header):
         return None
     for layer in (own, other):
         if layer not in ANALYSIS_LAYERS:
-            return f"'{layer}' is no layer of analysis/; give it a place in ANALYSIS_LAYERS of scripts/check_includes.py"
+            return f"'{layer}' is no layer of analysis/; give it a row in ANALYSIS_LAYERS of scripts/check_includes.py"
     if ANALYSIS_LAYERS.index(other) < ANALYSIS_LAYERS.index(own):
         return None
     return f"analysis/{own} must not include analysis/{other} ({header}): {' <- '.join(ANALYSIS_LAYERS)}"

@@ -43,8 +43,8 @@ def main():
                         wrong = failures.problem(scenario, plain, outcome, error)
                         if wrong:
                             problems += 1
-                            said = " | ".join(outcome.err.splitlines()[-2:])
-                            print(f"{scenario.name}: {kind} {which} {error}: {wrong} (exit code {outcome.code}, system calls {outcome.failed}): {said}", flush=True)
+                            reason = " | ".join(outcome.err.splitlines()[-2:])
+                            print(f"{scenario.name}: {kind} {which} {error}: {wrong} (exit code {outcome.code}, system calls {outcome.failed}): {reason}", flush=True)
                 print(f"{scenario.name}: {kind}: {plain.calls} calls, {len(numbers)} of them failed, {problems - before} problems", flush=True)
     print(f"{played} runs, {problems} problems")
     return 1 if problems else 0

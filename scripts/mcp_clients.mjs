@@ -76,15 +76,15 @@ async function ask(name, client, transport) {
 async function startServer(token) {
   const serving = spawn(program, ['serve', ...recordings, '--listen', '127.0.0.1:0'],
     {stdio: ['ignore', 'ignore', 'pipe'], env: {...process.env, STALLTRACE_TOKEN: token}});
-  let said = '';
+  let output = '';
   for await (const bytes of serving.stderr) {
-    said += bytes;
-    const found = said.match(/http:\/\/\S+/);
+    output += bytes;
+    const found = output.match(/http:\/\/\S+/);
     if (found) {
       return {serving, url: new URL('/mcp', found[0])};
     }
   }
-  throw new Error(`it does not serve: ${said}`);
+  throw new Error(`it does not serve: ${output}`);
 }
 
 const token = '0123456789abcdef';

@@ -7,7 +7,7 @@
 Short jobs of the lab's training program start, connect, make communicators and end, N at a time, some by SIGKILL. The agent
 is sampled ten times a minute at least. The median of the samples of the last third is compared with that of the middle third:
 the agent may not have grown by more than 4 MiB plus 5 %, nor by more than one descriptor; the recording and its log have to be
-below the limit all the time. The jobs have to work: those that nobody kills end with 0, their collectives are recorded, and
+below the limit all the time. The jobs have to work: those that were not killed end with 0, their collectives are recorded, and
 with a limit of 4m or less rows of ended processes are removed. Prints the samples. Exit code 1 when something is wrong. Needs
 root.
 """
@@ -125,7 +125,7 @@ def growth(samples, limit_mib):
 
 def idleness(failed, collectives, losses, limit_mib):
     """What shows that the jobs did not do what the agent is watched for, as lines."""
-    found = [f"{failed} jobs that nobody killed did not end with 0"] if failed else []
+    found = [f"{failed} jobs that were not killed did not end with 0"] if failed else []
     if not collectives:
         found.append("no collective is recorded")
     if limit_mib <= SMALL_MIB and not losses.get("pruned:process"):

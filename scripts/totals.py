@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up what the test programs reported (JUnit XML, one file each) and what ctest said of them.
+"""Adds up what the test programs reported (JUnit XML, one file each) and what ctest reported of them.
 
     scripts/totals.py RESULTS_FOLDER CTEST_XML...
 

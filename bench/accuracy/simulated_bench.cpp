@@ -97,7 +97,7 @@ std::string text_of(const JobOptions& options) {
   return text;
 }
 
-bool right_place(const Finding& finding, const Fault& fault, const JobOptions& options) {
+bool right_location(const Finding& finding, const Fault& fault, const JobOptions& options) {
   const auto node_of = [&](int rank) { return rank / options.ranks_per_node; };
   if (simulation::is_of_node(fault.kind)) {
     if (finding.culprit) {
@@ -111,7 +111,7 @@ bool right_place(const Finding& finding, const Fault& fault, const JobOptions& o
 struct Row {
   int draws = 0;
   int right = 0;
-  int place = 0;  // right place, another cause
+  int location = 0;  // right location, another cause
   int unknown = 0;
   int wrong = 0;
   int silent = 0;
@@ -189,17 +189,17 @@ std::string judge(const Report& report, const Job& job, Sum& sum) {
   Row& row = sum.rows[name + (options.plugin ? ", plugin" : "")];
   ++row.draws;
   bool right = false;
-  bool place = false;
+  bool location = false;
   bool unknown = false;
   bool wrong = false;
   for (const Finding& finding : report.findings) {
-    const bool here = right_place(finding, fault, options);
+    const bool here = right_location(finding, fault, options);
     const bool cause = to_text(finding.cause) == simulation::cause_of(fault.kind);
     right = right || (here && cause);
-    place = place || (here && !cause && finding.cause != Cause::kUnknown);
+    location = location || (here && !cause && finding.cause != Cause::kUnknown);
     unknown = unknown || finding.cause == Cause::kUnknown;
     const bool accuses = (finding.culprit || finding.link) && finding.severity != Severity::kWaiting;
-    unknown = unknown || (!finding.culprit && !finding.link);  // the cause may be right, the place is not reported
+    unknown = unknown || (!finding.culprit && !finding.link);  // the cause may be right, the location is not reported
     wrong = wrong || (!here && accuses);
     // One that is `waiting` says that it is not known to be a fault.
     const bool asserts = finding.severity != Severity::kWaiting || (here && cause);
@@ -218,7 +218,7 @@ std::string judge(const Report& report, const Job& job, Sum& sum) {
   int& one = wrong      ? row.wrong
              : costless ? row.costless
              : right    ? row.right
-             : place    ? row.place
+             : location ? row.location
              : unknown  ? row.unknown
                         : row.silent;
   ++one;
@@ -228,7 +228,7 @@ std::string judge(const Report& report, const Job& job, Sum& sum) {
   return (wrong      ? "wrong"
           : costless ? "costless"
           : right    ? "right"
-          : place    ? "other cause"
+          : location ? "other cause"
           : unknown  ? "unknown"
                      : "silent") +
          text;
@@ -247,7 +247,7 @@ void print_tables(const Sum& sum, bool faults) {
   Row all;
   const auto print = [&](const std::string& name, const Row& row) {
     if (faults) {
-      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} |\n", name, row.draws, row.right, row.place, row.unknown,
+      fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} |\n", name, row.draws, row.right, row.location, row.unknown,
                  row.silent, row.wrong, row.costless);
     } else {
       fmt::print("| {} | {} | {} | {} | {} |\n", name, row.draws, row.draws - row.waiting - row.wrong, row.waiting,
@@ -258,7 +258,7 @@ void print_tables(const Sum& sum, bool faults) {
     print(name, row);
     all.draws += row.draws;
     all.right += row.right;
-    all.place += row.place;
+    all.location += row.location;
     all.unknown += row.unknown;
     all.wrong += row.wrong;
     all.silent += row.silent;

@@ -24,9 +24,9 @@ def main():
     options = parser.parse_args()
     rounds = []
     for _ in range(options.rounds):
-        said = subprocess.run([options.program, "check", "--programs", "--json"], capture_output=True, text=True, check=True)
-        rounds.append(json.loads(said.stdout))
-    times = [said["load_us"] / 1000 for said in rounds]
+        answer = subprocess.run([options.program, "check", "--programs", "--json"], capture_output=True, text=True, check=True)
+        rounds.append(json.loads(answer.stdout))
+    times = [round["load_us"] / 1000 for round in rounds]
     median = statistics.median(times)
     print(f"load and attach on {rounds[0]['kernel']}: median {median:.0f} ms of {len(times)} rounds ({min(times):.0f} to "
           f"{max(times):.0f}); {median / LOAD_BUDGET_MS:.2f} of the budget of {LOAD_BUDGET_MS} ms")

@@ -88,8 +88,8 @@ def main():
     libraries = arguments.plugins or arguments.build
     plugins = {"none": None, "nothing": find(libraries, "libnccl-profiler-nothing.so").resolve(),
                "stalltrace": find(libraries, "libnccl-profiler-stalltrace.so").resolve()}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as rings, tempfile.TemporaryDirectory() as place:
-        job = jobs.Job(arguments.build.resolve(), pathlib.Path(place))
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as rings, tempfile.TemporaryDirectory() as folder:
+        job = jobs.Job(arguments.build.resolve(), pathlib.Path(folder))
 
         def measure_with(condition):
             select(plugins[condition], rings)

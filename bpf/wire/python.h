@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* Exceptions of CPython threads that nothing caught, with the memory that names the frames of their tracebacks: what a
- * process leaves behind when it ends by one is gone before anybody outside could read it. */
+ * process leaves behind when it ends by one is gone before another process could read it. */
 #ifndef STALLTRACE_WIRE_PYTHON_H
 #define STALLTRACE_WIRE_PYTHON_H
 

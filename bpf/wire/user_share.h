@@ -13,7 +13,7 @@
 #define ST_OTHER_USERS 0xffffffffU /* one share for all users beyond ST_MAX_USERS */
 
 #define ST_MAX_CONNECTIONS 16384
-#define ST_MAX_DROPS 1024 /* between two looks of user space */
+#define ST_MAX_DROPS 1024 /* between two rounds of user space's reading */
 
 /* A user fills at most this many rings a second once a quarter of the ring waits to be read. */
 #define ST_USER_RINGS_A_SECOND 2
@@ -24,7 +24,7 @@ struct st_user {
   __u64 lost[ST_LOSS_COUNT]; /* by source, for want of a share */
   __u64 sequences_made;      /* entries of the map `sequences` */
   __s64 connections;         /* entries of the map `connections` whose sockets are open */
-  __u32 drops_round;         /* of user space's looks, in which ... */
+  __u32 drops_round;         /* of user space's reading, in which ... */
   __u32 drops;               /* ... the number of entries of the map `drops` that were made */
 };
 

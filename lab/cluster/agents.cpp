@@ -27,7 +27,7 @@ std::string last_line(const std::string& path) {
   for (const std::string_view line : split(text, '\n')) {
     last = trim(line).empty() ? last : trim(line);
   }
-  return last.empty() ? "it said nothing" : "its last words: " + std::string(last);
+  return last.empty() ? "it printed nothing" : "its last words: " + std::string(last);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The practice cluster for real, with a shell script in the agent's place: each fault has its effect, and nothing
+// The practice cluster for real, with a shell script instead of the agent: each fault has its effect, and nothing
 // remains after success, failure, interruption and kill -9.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -336,9 +336,9 @@ TEST_F(LabRoot, TheNextRunClearsWhatAKilledOneLeft) {
 
 TEST_F(LabRoot, ByHandUpFaultClearDown) {
   golden::expect_text(apply_fault(parse_fault("late_rank:rank=0").value()).error().what);
-  const auto places = up({.ranks = 2});
-  ASSERT_TRUE(places) << places.error().what;
-  ASSERT_THAT(*places, SizeIs(2));
+  const auto nodes = up({.ranks = 2});
+  ASSERT_TRUE(nodes) << nodes.error().what;
+  ASSERT_THAT(*nodes, SizeIs(2));
   golden::expect_text(up({.ranks = 2}).error().remedy);
   const auto beside = run(options());
   ASSERT_FALSE(beside);
@@ -347,7 +347,7 @@ TEST_F(LabRoot, ByHandUpFaultClearDown) {
 
   SpawnOptions sleeper;
   sleeper.argv = {"sleep", "60"};
-  sleeper.netns_path = "/run/netns/" + (*places)[1].netns;
+  sleeper.netns_path = "/run/netns/" + (*nodes)[1].netns;
   auto process = Subprocess::spawn(sleeper);
   ASSERT_TRUE(process) << process.error().what;
   const int pid = process->pid();
@@ -357,16 +357,16 @@ TEST_F(LabRoot, ByHandUpFaultClearDown) {
   ASSERT_TRUE(apply_fault(parse_fault("cpu_contention:rank=1").value()));
   ASSERT_TRUE(apply_fault(parse_fault("process_stopped:rank=1").value()));
   EXPECT_FALSE(apply_fault(parse_fault("late_rank:rank=1,start=1s").value())) << "no schedule by hand";
-  const std::vector<std::string> list = {"ip", "netns", "exec", (*places)[1].netns, "nft", "list", "ruleset"};
+  const std::vector<std::string> list = {"ip", "netns", "exec", (*nodes)[1].netns, "nft", "list", "ruleset"};
   EXPECT_THAT(run_command(list).value_or(""), HasSubstr("numgen"));
-  EXPECT_EQ(read_file((*places)[1].folder + "/slow_ms").value_or(""), "80\n");
+  EXPECT_EQ(read_file((*nodes)[1].folder + "/slow_ms").value_or(""), "80\n");
   EXPECT_NE(find_process(1, "stress-cpu"), 0);
   EXPECT_TRUE(eventually([&] { return process_state(pid) == 'T'; }));
 
   const auto cleared = clear_faults();
   ASSERT_TRUE(cleared) << cleared.error().what;
   EXPECT_EQ(run_command(list).value_or("?"), "");
-  EXPECT_FALSE(fs::exists((*places)[1].folder + "/slow_ms"));
+  EXPECT_FALSE(fs::exists((*nodes)[1].folder + "/slow_ms"));
   EXPECT_EQ(find_process(1, "stress-cpu"), 0);
   EXPECT_TRUE(eventually([&] { return process_state(pid) == 'S'; }));
 

@@ -20,8 +20,8 @@ inline constexpr int64_t kNever = INT64_MAX / 4;
 struct Call {
   int group = 0;
   Operation op = Operation::kAllReduce;
-  int place = 0;  // of the rank in the group
-  int peer = -1;  // of a Send or Recv: its place
+  int position = 0;  // of the rank in the group
+  int peer = -1;     // of a Send or Recv: its position
   int64_t number = 0;
   int64_t count = 0;
   int64_t arrival_ns = 0;

@@ -43,7 +43,7 @@ struct Fault {
   std::string text;         // as written; empty: not from text
   int rank = 0;             // of a node: any of its ranks
   double ms = 80;           // kLateRank: each time; kSlowDevice: in a step; kProcessStopped: 0: for ever
-  int every = 1;            // kLateRank, kSlowDevice: in the last of every so many steps
+  int every = 1;            // kLateRank, kSlowDevice: in the last of this many steps, again and again
   double factor = 4;        // kSlowLink: how much longer transfers take
   double per_step = 0.5;    // kPacketLoss: timeouts of the node in a step
   bool computes = true;     // kLateRank: false: it sleeps
@@ -73,16 +73,16 @@ struct JobOptions {
   double transfer_ms = 0;           // of each collective; 0: by its size and the network
   std::vector<int> slow_launchers;  // ranks whose CPU needs half as long again
   std::vector<Pause> pauses;
-  double launcher_s = 0;  // when a rank has died, the launcher ends the others so much later; 0: it does not
+  double launcher_s = 0;  // when a rank has died, the launcher ends the others this much later; 0: it does not
   int restart_at = 0;     // the launcher ends all ranks in this step and starts them again; 0: never
 
   bool plugin = false;         // each call has its own end, and the kernels' times
-  double attach_s = 0;         // tracing begins so long after the first step, up to 2 s later on each node; 0: before
+  double attach_s = 0;         // tracing begins this long after the first step, up to 2 s later on each node; 0: before
   double attach_share = 0;     // the same, as a share of the job's time
   double clock_error_ms = 0;   // UTC of a node is wrong by up to that, and drifts by up to 20 ppm
-  double cut_s = 0;            // tracing ends so long after the first step; 0: after the job
+  double cut_s = 0;            // tracing ends this long after the first step; 0: after the job
   double cut_share = 0;        // the same, as a share of the job's time
-  double hang_s = 45;          // of a job that hangs: tracing ends so long after it made progress
+  double hang_s = 45;          // of a job that hangs: tracing ends this long after it made progress
   bool tcp = true;             // the network between nodes is TCP; false: not seen
   bool waits = true;           // the scheduler's waits are recorded
   bool spins = true;           // a CPU that waits for its device spins, as CUDA's default is

@@ -78,9 +78,10 @@ void Machine::add_effect(size_t fault, int64_t from_ns, int64_t to_ns) {
 }
 
 StepLoad Machine::load_of(int rank, int step) {
-  const Layout::Place& place = layout_.places[static_cast<size_t>(rank)];
+  const Layout::Position& position = layout_.positions[static_cast<size_t>(rank)];
   // Ranks that work on one part of the batch have one load.
-  Random shared(options_.seed, 0x10000 + static_cast<uint64_t>(step) * 4096 + static_cast<uint64_t>(place.data_index));
+  Random shared(options_.seed,
+                0x10000 + static_cast<uint64_t>(step) * 4096 + static_cast<uint64_t>(position.data_index));
   StepLoad load;
   load.device = std::max(0.5, shared.normal(1, options_.uneven));
   const auto& slow = options_.slow_launchers;
@@ -245,17 +246,20 @@ bool Machine::execute(int index, const Instruction& instruction) {
 }
 
 size_t Machine::stream_of(int rank, int group) const {
-  const Layout::Place& place = layout_.places[static_cast<size_t>(rank)];
-  return group == place.tensor_group ? 1 : group == place.data_group ? 2 : group == place.pipeline_group ? 3 : 0;
+  const Layout::Position& position = layout_.positions[static_cast<size_t>(rank)];
+  return group == position.tensor_group     ? 1
+         : group == position.data_group     ? 2
+         : group == position.pipeline_group ? 3
+                                            : 0;
 }
 
 size_t Machine::add_call(int index, const Instruction& instruction, int64_t kernel_ns) {
   const std::vector<int>& ranks = layout_.groups[static_cast<size_t>(instruction.group)].ranks;
-  const auto place = std::ranges::find(ranks, index) - ranks.begin();
+  const auto position = std::ranges::find(ranks, index) - ranks.begin();
   std::vector<Call>& calls = history(index).calls;
   calls.push_back({.group = instruction.group,
                    .op = instruction.op,
-                   .place = static_cast<int>(place),
+                   .position = static_cast<int>(position),
                    .count = instruction.count,
                    .arrival_ns = at(index).cpu_ns,
                    .kernel_ns = kernel_ns});
@@ -284,7 +288,7 @@ void Machine::collective(int index, const Instruction& instruction) {
       add_effect(i, rank.cpu_ns, kNever);
     }
   }
-  const auto member = static_cast<size_t>(history(index).calls[call].place);
+  const auto member = static_cast<size_t>(history(index).calls[call].position);
   join(index, {instruction.group, -1, -1}, member, group.ranks.size(), call, mismatched);
 }
 
@@ -298,15 +302,15 @@ void Machine::exchange(int index, const Instruction& instruction) {
     calls.push_back(add_call(index, instruction, kernel_ns));
     Call& call = history(index).calls[calls.back()];
     call.op = peer.send ? Operation::kSend : Operation::kRecv;
-    call.peer = peer.place;
+    call.peer = peer.position;
     call.library_group = library_groups_;
   }
   rank.cpu_ns += kLaunchNs;
   for (const size_t number : calls) {
     const Call& call = history(index).calls[number];
     const bool send = call.op == Operation::kSend;
-    const int src = send ? call.place : call.peer;
-    const int dst = send ? call.peer : call.place;
+    const int src = send ? call.position : call.peer;
+    const int dst = send ? call.peer : call.position;
     join(index, {instruction.group, src, dst}, send ? 0 : 1, 2, number, false);
   }
 }
@@ -322,12 +326,12 @@ void Machine::join(int index, const ChannelKey& key, size_t member, size_t membe
     resolve(key, {{joined}, true});
     return;
   }
-  const auto place = static_cast<size_t>(number - channel.first);
-  channel.meetings.resize(std::max(channel.meetings.size(), place + 1));
-  Meeting& meeting = channel.meetings[place];
+  const auto position = static_cast<size_t>(number - channel.first);
+  channel.meetings.resize(std::max(channel.meetings.size(), position + 1));
+  Meeting& meeting = channel.meetings[position];
   meeting.joined.push_back(joined);
   meeting.mismatched = meeting.mismatched || mismatched;
-  if (place == 0 && meeting.joined.size() == members) {
+  if (position == 0 && meeting.joined.size() == members) {
     const Meeting done = std::move(meeting);
     channel.meetings.pop_front();
     ++channel.first;
@@ -374,7 +378,7 @@ void Machine::resolve(const ChannelKey& key, const Meeting& meeting) {
   }
 }
 
-/// Nobody can go on: calls whose ranks have not all come never end. The others launch what they can.
+/// No rank can go on: calls whose ranks have not all come never end. The others launch what they can.
 bool Machine::give_up_waiting() {
   bool any = false;
   for (auto& [key, channel] : channels_) {

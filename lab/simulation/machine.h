@@ -62,7 +62,7 @@ class Machine {
     std::deque<Meeting> meetings;
     std::vector<int64_t> next;  // number of each member's next call
   };
-  /// Of a group: {group, -1, -1}; of a pair: {group, source, destination}, by place.
+  /// Of a group: {group, -1, -1}; of a pair: {group, source, destination}, by position.
   using ChannelKey = std::array<int, 3>;
 
   void advance(int rank);

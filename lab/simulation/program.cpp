@@ -15,7 +15,7 @@ using Kind = Instruction::Kind;
 class StepProgram {
  public:
   StepProgram(const JobOptions& options, const Layout& layout, int rank, const StepLoad& load)
-      : options_(options), layout_(layout), place_(layout.places[static_cast<size_t>(rank)]), load_(load) {}
+      : options_(options), layout_(layout), position_(layout.positions[static_cast<size_t>(rank)]), load_(load) {}
 
   std::vector<Instruction> make() {
     switch (options_.program) {
@@ -97,17 +97,17 @@ class StepProgram {
       const size_t index = static_cast<size_t>((backward ? layers : 0) + layer);
       const double work = index < load_.experts.size() ? load_.experts[index] : 1;
       if (options_.experts) {
-        collective(place_.tensor_group, Operation::kAllToAll, kActivations / size_of(place_.tensor_group));
+        collective(position_.tensor_group, Operation::kAllToAll, kActivations / size_of(position_.tensor_group));
         device(ms * work);
-        collective(place_.tensor_group, Operation::kAllToAll, kActivations / size_of(place_.tensor_group));
+        collective(position_.tensor_group, Operation::kAllToAll, kActivations / size_of(position_.tensor_group));
       } else {
         device(ms);
-        if (place_.tensor_group >= 0) {
-          collective(place_.tensor_group, Operation::kAllReduce, kActivations);
+        if (position_.tensor_group >= 0) {
+          collective(position_.tensor_group, Operation::kAllReduce, kActivations);
         }
       }
-      if (backward && last && place_.data_group >= 0) {
-        collective(place_.data_group, Operation::kAllReduce, kBucket);
+      if (backward && last && position_.data_group >= 0) {
+        collective(position_.data_group, Operation::kAllReduce, kBucket);
       }
     }
   }
@@ -116,7 +116,7 @@ class StepProgram {
     if (!peers.empty()) {
       launch(0.05);
       out_.push_back({.kind = Kind::kExchange,
-                      .group = place_.pipeline_group,
+                      .group = position_.pipeline_group,
                       .op = Operation::kSend,
                       .count = kActivations,
                       .peers = std::move(peers)});
@@ -125,15 +125,15 @@ class StepProgram {
 
   /// One forward, one backward: a stage sends and receives together, as Megatron does.
   void mesh() {
-    const bool first = place_.stage == 0;
-    const bool last = place_.stage + 1 == options_.stages;
-    const auto from_before = [&] { return std::vector<Instruction::Peer>{{false, place_.stage - 1}}; };
-    const auto from_behind = [&] { return std::vector<Instruction::Peer>{{false, place_.stage + 1}}; };
-    const int ahead = std::min(options_.stages - 1 - place_.stage, options_.micro_batches);
+    const bool first = position_.stage == 0;
+    const bool last = position_.stage + 1 == options_.stages;
+    const auto from_before = [&] { return std::vector<Instruction::Peer>{{false, position_.stage - 1}}; };
+    const auto from_behind = [&] { return std::vector<Instruction::Peer>{{false, position_.stage + 1}}; };
+    const int ahead = std::min(options_.stages - 1 - position_.stage, options_.micro_batches);
     for (int micro = 0; micro < ahead; ++micro) {
       exchange(first ? std::vector<Instruction::Peer>{} : from_before());
       pass(micro, false);
-      exchange({{true, place_.stage + 1}});
+      exchange({{true, position_.stage + 1}});
     }
     const int rest = options_.micro_batches - ahead;
     if (rest > 0 && !first) {
@@ -142,14 +142,14 @@ class StepProgram {
     for (int i = 0; i < rest; ++i) {
       pass(ahead + i, false);
       if (!last) {
-        exchange({{true, place_.stage + 1}, {false, place_.stage + 1}});
+        exchange({{true, position_.stage + 1}, {false, position_.stage + 1}});
       }
       pass(i, true);
       std::vector<Instruction::Peer> peers;
       if (!first) {
-        peers.push_back({true, place_.stage - 1});
+        peers.push_back({true, position_.stage - 1});
         if (i + 1 < rest) {
-          peers.push_back({false, place_.stage - 1});
+          peers.push_back({false, position_.stage - 1});
         }
       }
       exchange(std::move(peers));
@@ -158,7 +158,7 @@ class StepProgram {
       exchange(from_behind());
       pass(i, true);
       if (!first) {
-        exchange({{true, place_.stage - 1}});
+        exchange({{true, position_.stage - 1}});
       }
     }
     out_.push_back({.kind = Kind::kJoin});
@@ -175,7 +175,7 @@ class StepProgram {
 
   const JobOptions& options_;
   const Layout& layout_;
-  const Layout::Place& place_;
+  const Layout::Position& position_;
   const StepLoad& load_;
   std::vector<Instruction> out_;
 };
@@ -189,7 +189,7 @@ Layout Layout::of(const JobOptions& options) {
   const int tensor = mesh ? options.tensor : 1;
   const int stages = mesh ? options.stages : 1;
   const int data = ranks / (tensor * stages);
-  layout.places.resize(static_cast<size_t>(ranks));
+  layout.positions.resize(static_cast<size_t>(ranks));
   const auto add = [&](int count, auto rank_of, bool on_main_stream) {
     Group group{.on_main_stream = on_main_stream};
     for (int i = 0; i < count; ++i) {
@@ -204,34 +204,34 @@ Layout Layout::of(const JobOptions& options) {
   for (int s = 0; s < stages; ++s) {
     for (int d = 0; d < data; ++d) {
       for (int t = 0; t < tensor; ++t) {
-        Place& place = layout.places[static_cast<size_t>(rank_at(t, d, s))];
-        place.stage = s;
-        place.data_index = d;
+        Position& position = layout.positions[static_cast<size_t>(rank_at(t, d, s))];
+        position.stage = s;
+        position.data_index = d;
       }
     }
   }
-  const auto enter = [&](int group, int Place::*member) {
+  const auto enter = [&](int group, int Position::*member) {
     for (const int rank : layout.groups[static_cast<size_t>(group)].ranks) {
-      layout.places[static_cast<size_t>(rank)].*member = group;
+      layout.positions[static_cast<size_t>(rank)].*member = group;
     }
   };
   for (int s = 0; mesh && s < stages; ++s) {
     for (int d = 0; tensor > 1 && d < data; ++d) {
       enter(add(
                 tensor, [&](int t) { return rank_at(t, d, s); }, true),
-            &Place::tensor_group);
+            &Position::tensor_group);
     }
     for (int t = 0; data > 1 && t < tensor; ++t) {
       enter(add(
                 data, [&](int d) { return rank_at(t, d, s); }, false),
-            &Place::data_group);
+            &Position::data_group);
     }
   }
   for (int d = 0; stages > 1 && d < data; ++d) {
     for (int t = 0; t < tensor; ++t) {
       enter(add(
                 stages, [&](int s) { return rank_at(t, d, s); }, false),
-            &Place::pipeline_group);
+            &Position::pipeline_group);
     }
   }
   return layout;

@@ -10,7 +10,7 @@
 
 namespace stalltrace::simulation {
 
-/// The ranks of a communicator, by their place in it.
+/// The ranks of a communicator, by their position in it.
 struct Group {
   std::vector<int> ranks;
   bool on_main_stream = false;  // its collectives are part of the device's own work: tensor parallelism
@@ -18,7 +18,7 @@ struct Group {
 
 /// All communicators of a job, and those of each rank; -1 where it has none.
 struct Layout {
-  struct Place {
+  struct Position {
     int tensor_group = -1;
     int data_group = -1;
     int pipeline_group = -1;
@@ -26,7 +26,7 @@ struct Layout {
     int data_index = 0;  // which part of the batch
   };
   std::vector<Group> groups;
-  std::vector<Place> places;
+  std::vector<Position> positions;
   int world = 0;
 
   static Layout of(const JobOptions& options);
@@ -44,7 +44,7 @@ struct Instruction {
   };
   struct Peer {
     bool send = false;
-    int place = 0;  // in the group
+    int position = 0;  // in the group
   };
   Kind kind = Kind::kCpu;
   double ms = 0;

@@ -13,9 +13,9 @@ namespace {
 
 constexpr int32_t kFloat32 = 7;  // ncclFloat32
 constexpr int64_t kSetUpNs = 400 * kNsPerMs;
-/// Communicators are made so long after the process began.
+/// From the beginning of a process to the creation of its communicators.
 constexpr int64_t kCreatedNs = 5 * kNsPerSecond;
-/// An agent that is there first begins so long before the first step.
+/// From the beginning of an agent that is there first to the first step.
 constexpr int64_t kEarlyNs = 9'500 * kNsPerMs;
 
 template <typename T>
@@ -110,14 +110,14 @@ void Recorder::write_processes(EventSink& sink) const {
       sink.accept(process);
       for (int group = 0; group < static_cast<int>(layout_.groups.size()); ++group) {
         const std::vector<int>& ranks = layout_.groups[static_cast<size_t>(group)].ranks;
-        const auto place = std::ranges::find(ranks, rank);
-        if (place == ranks.end() || ranks.size() < 2) {
+        const auto position = std::ranges::find(ranks, rank);
+        if (position == ranks.end() || ranks.size() < 2) {
           continue;
         }
         Communicator row{.node_id = process.node_id, .pid = own.pid, .comm_ptr = pointer_of(group)};
         if (knows_communicators(own)) {
           row.comm_id_hash = hash_of(attempt, group);
-          row.rank = static_cast<int32_t>(place - ranks.begin());
+          row.rank = static_cast<int32_t>(position - ranks.begin());
           row.nranks = static_cast<int32_t>(ranks.size());
           row.rank_source = rank_source(own);
           row.created_ns = to_clock(own.started_ns + kCreatedNs);
@@ -153,7 +153,7 @@ Collective Recorder::row_of(int rank, const RankHistory& own, const Call& call) 
     row.peer = call.peer;
   }
   if (knows_communicators(own)) {
-    row.rank = call.place;
+    row.rank = call.position;
     row.nranks = static_cast<int32_t>(ranks.size());
     row.rank_source = rank_source(own);
   } else {
@@ -185,12 +185,12 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
   const RankHistory& own = of(attempt, rank);
   for (int group = 0; group < static_cast<int>(layout_.groups.size()); ++group) {
     const std::vector<int>& ranks = layout_.groups[static_cast<size_t>(group)].ranks;
-    const auto place = std::ranges::find(ranks, rank);
+    const auto position = std::ranges::find(ranks, rank);
     const int64_t at_ns = own.started_ns + kCreatedNs;
-    if (place == ranks.end() || ranks.size() < 2 || at_ns < from_ns_ || at_ns + kSetUpNs > to_ns_) {
+    if (position == ranks.end() || ranks.size() < 2 || at_ns < from_ns_ || at_ns + kSetUpNs > to_ns_) {
       continue;
     }
-    const Call call{.group = group, .place = static_cast<int>(place - ranks.begin()), .arrival_ns = at_ns};
+    const Call call{.group = group, .position = static_cast<int>(position - ranks.begin()), .arrival_ns = at_ns};
     Collective row = row_of(rank, own, call);
     row.op = Operation::kCommInitRank;
     row.duration_ns = row.launch_ns = kSetUpNs;
@@ -207,7 +207,7 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
 
 void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) const {
   const RankHistory& own = of(attempt, rank);
-  if (own.exit_ns.value_or(kNever) < from_ns_) {  // nobody reads what it left
+  if (own.exit_ns.value_or(kNever) < from_ns_) {  // no agent reads what it left
     return;
   }
   const int64_t from_ns = options_.plugin ? 0 : from_ns_;

@@ -52,7 +52,7 @@ enum EventState : int {
   kStateCtrlAppend = 17,
   kStateCtrlAppendEnd = 18,
   kStateOpInProgress = 19,  // v4
-  kStateSendPeerWait = 20,  // v4: the receiver has not said where to put the data
+  kStateSendPeerWait = 20,  // v4: the receiver has not announced where to put the data
   kStateNetPluginUpdate = 21,
   kStateKernelChStop = 22,
   kStateGroupStartApiStop = 23,  // v5

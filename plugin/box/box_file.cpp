@@ -211,7 +211,7 @@ bool resume_file(const char* path, Box* box) {
 char* at(const Box& box, uint64_t offset) { return reinterpret_cast<char*>(box.header) + offset; }
 
 /// From `offset` on. A thread that was in an event when the last communicator ended may still write there. In the
-/// file's pages that would be a SIGBUS once the file system is full: it writes into memory that belongs to nobody.
+/// file's pages that would be a SIGBUS once the file system is full: it writes into memory that no process owns.
 void give_back(Box& box, uint64_t offset) {
   const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t begin = (offset + page - 1) / page * page;

@@ -7,7 +7,7 @@
 namespace stalltrace::plugin {
 
 inline constexpr uint64_t kOldFilesBudget_bytes = 1ULL << 30;
-/// Applies to files in memory. On a disk they use nobody's memory, and their user removes them.
+/// Applies to files in memory. On a disk they use no memory, and their user removes them.
 inline constexpr uint64_t kOldestFile_ns = 3ULL * 24 * 3600 * 1'000'000'000;
 
 /// Removes this user's files in the folder whose writers have ended, oldest first, until the rest of them takes no more

@@ -82,7 +82,7 @@ bool same_parts(const Event& one, const Event& other) {
 
 /// Frees a collective whose parts have ended and which only the caller holds; `commit` is its state. False if another
 /// holder came in the meantime. Until then it stays open to a late part, so a thread that loses its CPU here delays
-/// nobody.
+/// no other.
 bool retire(Box& box, Event& slot, uint64_t& commit) {
   Event copy;
   copy_words(&copy, &slot, sizeof(copy));

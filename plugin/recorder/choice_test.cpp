@@ -29,7 +29,7 @@ TEST(EventMask, Names) {
   EXPECT_NE(parse_events("default,net").nccl_mask & nccl::kEventNetPlugin, 0U);
 }
 
-TEST(EventMask, UnknownNamesAreSaid) {
+TEST(EventMask, UnknownNamesAreReported) {
   EXPECT_FALSE(parse_events("coll,colls").understood);
   EXPECT_EQ(parse_events("coll,colls").nccl_mask, nccl::kEventColl);
   EXPECT_TRUE(parse_events("coll,,p2p,").understood);

@@ -79,7 +79,7 @@ TEST_F(Marker, ReportsInRunsEverFurtherApart) {
   EXPECT_EQ(reported(300, 4096), (std::vector{1, 2, 3, 4, 16, 17, 18, 19, 76, 77, 78, 79}));
 }
 
-TEST_F(Marker, ReportsAgainWhenSomebodyElseListens) {
+TEST_F(Marker, ReportsAgainWhenAnotherTracerListens) {
   reported(10, 4096);
   EXPECT_EQ(reported(10, 4096, kTracer + 1), (std::vector{1, 2, 3, 4}));
 }

@@ -14,7 +14,7 @@ namespace {
 template <typename T>
 T at(const std::string& bytes, uint64_t offset) {
   if (offset + sizeof(T) > bytes.size()) {
-    throw std::runtime_error("the file is shorter than its header says");
+    throw std::runtime_error("the file is shorter than its header states");
   }
   T value;
   std::memcpy(&value, bytes.data() + offset, sizeof(T));

@@ -151,7 +151,7 @@ enum st_box_wait {
 /* Why something is not in the file. Index of header.lost. */
 enum st_box_loss {
   ST_BOX_LOST_NO_SLOT = 0,     /* every slot has an open event: the event was not recorded */
-  ST_BOX_LOST_LAPPED,          /* the writer's place in the ring was held by a writer a whole lap behind */
+  ST_BOX_LOST_LAPPED,          /* the writer's slot in the ring was held by a writer a whole lap behind */
   ST_BOX_LOST_NO_COMMUNICATOR, /* communicators beyond the table: their events have communicator 0 */
   ST_BOX_LOST_STALE_HANDLE,    /* an end or state for an event that is not open: ended twice, or evicted */
   ST_BOX_LOST_FOREIGN_HANDLE,  /* an end or state for a handle this process did not give out */
@@ -410,7 +410,7 @@ struct st_box_event {
 };
 
 /* A Send or Recv of a rank with itself. NCCL gives it neither a proxy operation nor a kernel channel: nothing reports
- * its end, and it waits for nobody, whatever its flags are (files of earlier plugins expect a kernel). */
+ * its end, and it waits for no other rank, whatever its flags are (files of earlier plugins expect a kernel). */
 static inline int st_box_is_own_transfer(const struct st_box_event* event) {
   return event->type == ST_BOX_P2P && event->rank == event->u.coll.root_or_peer;
 }

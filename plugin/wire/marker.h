@@ -13,7 +13,7 @@
 
 #include <linux/types.h>
 
-/* The marker, and the 16-bit counter beside it that the kernel raises while somebody probes the marker. */
+/* The marker, and the 16-bit counter beside it that the kernel raises while the marker is probed. */
 #define ST_MARKER_FUNCTION "stalltrace_step_moved"
 #define ST_MARKER_SEMAPHORE "stalltrace_step_moved_semaphore"
 

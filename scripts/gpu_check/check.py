@@ -25,9 +25,9 @@ SIZES_REPORTED_SINCE = (2, 27)  # first version that reports a communicator's si
 LATE_RANK = 1
 
 
-def place(culprit, to):
+def location(culprit, to):
     if culprit is None and to is None:
-        return "nobody"
+        return "no rank"
     return f"rank {culprit}" if culprit is not None else f"link to rank {to}"
 
 
@@ -99,12 +99,12 @@ class Check:
         """Runs the ranks into OUT/name; returns their folder, or None."""
         folder = self.out / name
         folder.mkdir(parents=True)
-        place = "loopback" if self.nodes_missing else "nodes"
+        network = "loopback" if self.nodes_missing else "nodes"
         result = self.stalltrace("run", "--out", folder / "run", "--hang-after", "30s", "--", sys.executable, HERE / "ranks.py",
-                                 folder, self.options.ranks, self.options.max_bytes, place, program)
+                                 folder, self.options.ranks, self.options.max_bytes, network, program)
         (folder / "stalltrace.txt").write_text(result.stderr)
         (folder / "ranks.txt").write_text(result.stdout)
-        self.table.add(f"{name}: {self.options.ranks} ranks, {place}", result.returncode == 0,
+        self.table.add(f"{name}: {self.options.ranks} ranks, {network}", result.returncode == 0,
                        "ran to their end" if result.returncode == 0 else (result.stderr + result.stdout)[-300:].replace("\n", " | "))
         # Without a tracer, `run` makes the recording from the profiler files.
         untraced = next((line for line in result.stderr.splitlines() if "the kernel is not traced" in line), None)
@@ -149,10 +149,10 @@ class Check:
     def find(self, name, what, findings, cause, rank):
         """Whether that cause was reported for that rank, or for a link to it."""
         if findings is not None:
-            said = ", ".join(f"{found} ({place(culprit, to)})"
+            named = ", ".join(f"{found} ({location(culprit, to)})"
                              for found, culprit, to in findings)
             self.table.add(f"{name}: {what}", any(found == cause and rank in (culprit, to) for found, culprit, to in findings),
-                           said or "no finding")
+                           named or "no finding")
 
     def run_nccl(self):
         folder = self.job("nccl", "nccl")
@@ -176,7 +176,7 @@ class Check:
         self.find("tracer", "the loss is found", findings, "packet_loss", network.LOSSY_NODE)
         if recorded:
             self.table.add("tracer: peers of connections",
-                           *compare.check_places(compare.Recording(trace), network.address_of))
+                           *compare.check_connections(compare.Recording(trace), network.address_of))
 
     def run_ddp(self):
         if self.options.lab or not libraries.has_torch():

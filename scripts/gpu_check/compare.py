@@ -106,12 +106,12 @@ def check_broadcasts(recording, owns, nccl_version):
     return bool(ends) and not unobserved, f"{unobserved} of {len(ends)} have no duration"
 
 
-def check_places(recording, address_of):
+def check_connections(recording, address_of):
     """Connections attributed to a channel and a rank lead to that rank's address."""
-    said = recording.rows("SELECT rank, peer_rank, daddr FROM connection WHERE channel IS NOT NULL")
-    wrong = [f"rank {rank}'s to {address} is not rank {peer}'s" for rank, peer, address in said
+    attributed = recording.rows("SELECT rank, peer_rank, daddr FROM connection WHERE channel IS NOT NULL")
+    wrong = [f"rank {rank}'s to {address} is not rank {peer}'s" for rank, peer, address in attributed
              if peer is None or address != address_of(peer)]
-    return bool(said) and not wrong, "; ".join(wrong[:3]) or f"{len(said)} connections"
+    return bool(attributed) and not wrong, "; ".join(wrong[:3]) or f"{len(attributed)} connections"
 
 
 def check_durations(recording, owns, completions):

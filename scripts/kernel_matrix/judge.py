@@ -56,8 +56,8 @@ def record_of(name, results, kernels, machines):
 
 def states(kernel):
     """The state of each line of `check`: ok, fallback, missing or refused."""
-    said = next((step["data"] for step in kernel["steps"] if step["step"] == "check"), None) or {"lines": []}
-    return {line["key"]: line["state"] for line in said["lines"]}
+    answer = next((step["data"] for step in kernel["steps"] if step["step"] == "check"), None) or {"lines": []}
+    return {line["key"]: line["state"] for line in answer["lines"]}
 
 
 def differences(kernels, kept):

@@ -45,20 +45,20 @@ def load(path):
 
 def last_line(folder):
     lines = [line for line in (folder / "output").read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"
 
 
 def check(folder, _kernel):
-    said = load(folder / "check.json")
-    bad = [f"{line['what']}: {line['detail']}" for line in said["lines"] if line["state"] == "refused"]
-    return said["possible"] and not bad, "; ".join(bad), said
+    data = load(folder / "check.json")
+    bad = [f"{line['what']}: {line['detail']}" for line in data["lines"] if line["state"] == "refused"]
+    return data["possible"] and not bad, "; ".join(bad), data
 
 
 def programs(folder, _kernel):
-    said = load(folder / "programs.json")
-    refused = [program["program"] for program in said["programs"] if program["state"] == "refused"]
-    words = f"{len(said['programs'])} programs in {said['load_us'] / 1e6:.2f} s"
-    return not refused, f"refused: {', '.join(refused)}" if refused else words, said
+    data = load(folder / "programs.json")
+    refused = [program["program"] for program in data["programs"] if program["state"] == "refused"]
+    words = f"{len(data['programs'])} programs in {data['load_us'] / 1e6:.2f} s"
+    return not refused, f"refused: {', '.join(refused)}" if refused else words, data
 
 
 def calls(folder, _kernel):
@@ -85,10 +85,10 @@ def calls(folder, _kernel):
 
 
 def root_tests(folder, kernel):
-    said = (folder / "output").read_text(errors="replace")
-    tries = {name: 0 for name in re.findall(r"^\[ RUN      \] (\S+)", said, re.M)}
+    output = (folder / "output").read_text(errors="replace")
+    tries = {name: 0 for name in re.findall(r"^\[ RUN      \] (\S+)", output, re.M)}
     result = {name: "did not end" for name in tries}
-    for outcome, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \(\d+ ms\)$", said, re.M):
+    for outcome, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+).* \(\d+ ms\)$", output, re.M):
         tries[name] += 1
         result[name] = outcome  # from its last try
     passed = [name for name in result if result[name] == "OK"]
@@ -127,14 +127,14 @@ def lab(folder, _kernel):
     if strange:
         return False, f"another finding: {strange[0]}", data
     finding = findings[0]
-    places = [(finding["link"] or {}).get("src_rank"), (finding["link"] or {}).get("dst_rank"),
+    ranks = [(finding["link"] or {}).get("src_rank"), (finding["link"] or {}).get("dst_rank"),
               (finding["culprit"] or {}).get("rank")]
-    if FAULTY_RANK not in places[1:]:  # packets are dropped on the way to that rank
-        return False, f"another place: {finding['summary']}", data
+    if FAULTY_RANK not in ranks[1:]:  # packets are dropped on the way to that rank
+        return False, f"another location: {finding['summary']}", data
     if not retransmits or ownerless:
         return False, f"retransmissions without their owner on node {ownerless or 0} of {retransmits}", data
-    place = f"rank {places[0]} to rank {places[1]}" if finding["link"] else f"rank {places[2]}"
-    return True, (f"packet_loss, {place}, {finding['confidence'] * 100:.0f} %, {finding['stall_ms']:.0f} ms; "
+    location = f"rank {ranks[0]} to rank {ranks[1]}" if finding["link"] else f"rank {ranks[2]}"
+    return True, (f"packet_loss, {location}, {finding['confidence'] * 100:.0f} %, {finding['stall_ms']:.0f} ms; "
                   f"{retransmits} retransmissions, each with its owner"), data
 
 
@@ -151,7 +151,7 @@ def why_it_did_not_end(name, folder):
     console = folder.parent / "console"
     lines = console.read_text(errors="replace").splitlines() if console.exists() else []
     if f"  {name} ..." not in lines:
-        return f"the machine did not come to it: {lines[-1] if lines else 'it said nothing'}"
+        return f"the machine did not come to it: {lines[-1] if lines else 'it printed nothing'}"
     return f"the machine hung or died in it: {lines[-1]}"
 
 

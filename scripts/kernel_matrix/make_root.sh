@@ -49,7 +49,7 @@ for folder in bin sbin lib lib64; do
 done
 
 # Debug information would triple the size, and with it the time to unpack. Symbols are kept for probes and tests.
-copy() { # copy FILE PLACE
+copy() { # copy FILE TARGET
   mkdir -p "$tree/$(dirname "$2")"
   "$strip" -g -o "$tree/$2" "$1" 2>/dev/null || cp -L "$1" "$tree/$2"
 }
@@ -68,15 +68,15 @@ find_library() {
 }
 declare -A seen
 add_libraries() { # add_libraries FILE...
-  local file name place
+  local file name path
   for file; do
     for name in $(needed_by "$file"); do
       [[ -z ${seen[$name]:-} ]] || continue
       seen[$name]=yes
-      place=$(find_library "$name")
-      [[ -n $place ]] || continue # one of the lab's own
-      copy "$sysroot/$place" "$place"
-      add_libraries "$sysroot/$place"
+      path=$(find_library "$name")
+      [[ -n $path ]] || continue # one of the lab's own
+      copy "$sysroot/$path" "$path"
+      add_libraries "$sysroot/$path"
     done
   done
 }

@@ -62,7 +62,7 @@ def in_order(kernels, items_of):
 
 def state_cell(line):
     if line is None:
-        return "not said"
+        return "not stated"
     if line["state"] == "ok":
         return "yes"
     return f"fallback: {line['detail']}" if line["state"] == "fallback" else f"no: {line['detail']}"

@@ -160,7 +160,7 @@ void add_stalls(std::vector<Stall> more, StallSearch& search) {
                    [](const Stall& a, const Stall& b) { return a.window.from_ns < b.window.from_ns; });
 }
 
-/// Up to so many ranks, every stall has the waits of all of them.
+/// Up to this many ranks, every stall has the waits of all of them.
 constexpr size_t kAllWaitsMembers = 256;
 
 /// The times that evidence is read for.

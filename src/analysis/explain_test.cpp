@@ -90,7 +90,7 @@ void copy(MemorySource& from, MemorySource& to) {
 
 class EveryFault : public testing::TestWithParam<std::tuple<FaultKind, int>> {};
 
-TEST_P(EveryFault, HasItsCauseAndPlaceOverSeeds) {
+TEST_P(EveryFault, HasItsCauseAndLocationOverSeeds) {
   const auto [kind, rank] = GetParam();
   for (uint32_t seed = 1; seed <= 8; ++seed) {
     SCOPED_TRACE(seed);
@@ -320,8 +320,8 @@ TEST(Explain, DifferentHostsAreAlignedByCausality) {
   EXPECT_EQ(report.notes.size(), 3U);
 }
 
-/// Twelve milliseconds between clocks are nobody's lateness, and nothing distinguishes the two.
-TEST(Explain, AttachedOnSeveralHostsNobodyIsLateByTheClock) {
+/// Twelve milliseconds between clocks are no rank's lateness, and nothing distinguishes the two.
+TEST(Explain, AttachedOnSeveralHostsNoRankIsLateByTheClock) {
   for (const bool faulty : {false, true}) {
     JobOptions options = faulty ? with_fault(FaultKind::kLateRank, 2, 14) : JobOptions{.seed = 14};
     options.separate_boots = true;

@@ -83,7 +83,7 @@ MemorySource firewalled_job(const std::set<int>& ranks) {
   return recorded_on(nodes_of(ranks), whole);
 }
 
-TEST(PartialRecordings, WhatAHostDroppedItselfIsSaidWithoutTheSender) {
+TEST(PartialRecordings, WhatAHostDroppedItselfIsReportedWithoutTheSender) {
   for (const std::set<int>& ranks : {std::set{2}, std::set{0, 2}, std::set{0, 2, 3}}) {
     MemorySource source = firewalled_job(ranks);
     const Finding finding = small_job::only(source);
@@ -109,7 +109,7 @@ TEST(PartialRecordings, BystandersAreNotBlamed) {
   }
 }
 
-/// Endings that hang, each with the rank that is to blame; -1: nobody is.
+/// Endings that hang, each with the rank that is to blame; -1: none is.
 std::vector<std::pair<small_job::Ending, int>> hangs() {
   using namespace small_job;
   Ending dead = hang();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state of a job's ranks on this host at one moment: where each rank is, and what its TCP sockets hold. Plain data:
-// look/ makes it of a live host, tests make it by hand, judge/ decides what it shows.
+// host/ makes it of a live host, tests make it by hand, judge/ decides what it shows.
 #pragma once
 
 #include <sys/types.h>

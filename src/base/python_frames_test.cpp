@@ -13,7 +13,7 @@ const PythonFrame kStep{"train.<locals>.step", "/home/u/train.py", 88};
 const PythonFrame kModule{"<module>", "/home/u/train.py", 120};
 const PythonFrame kFrozen{"_call_with_frames_removed", "<frozen importlib._bootstrap>", 241};
 
-TEST(PythonFrames, ThePlaceIsTheInnermostOfTheProgramItself) {
+TEST(PythonFrames, TheLocationIsTheInnermostOfTheProgramItself) {
   const std::vector<PythonFrame> inside{kReduce, kStep, kModule};
   PythonLocation location = location_in(inside);
   EXPECT_EQ(*location.own, kStep);
@@ -52,7 +52,7 @@ TEST(PythonFrames, ThereAndBack) {
       kReduce, kFrozen, {"f", "/a (b):c/d.py", 7}, {"g", "/x:y.py", std::nullopt}, {"<listcomp>", "<stdin>", 1}};
   EXPECT_EQ(frames_from_text(frames_to_text(frames)), frames);
   EXPECT_TRUE(frames_from_text("").empty());
-  EXPECT_TRUE(frames_from_text("(12 more)\nwithout a place\n").empty());
+  EXPECT_TRUE(frames_from_text("(12 more)\nwithout a location\n").empty());
 }
 
 }  // namespace

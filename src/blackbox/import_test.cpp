@@ -80,7 +80,7 @@ TEST_F(ImportFiles, LaunchAndTrueDurationSideBySide) {
   ASSERT_EQ(processes.size(), 1);
   EXPECT_EQ(processes[0].cmdline, "train --fast");
   EXPECT_EQ(processes[0].rank, 1);
-  EXPECT_FALSE(processes[0].exit_ns) << "nobody outlived it: when it died is not known";
+  EXPECT_FALSE(processes[0].exit_ns) << "no other rank outlived it: when it died is not known";
 }
 
 TEST_F(ImportFiles, WhatHadNotEndedIsOpen) {

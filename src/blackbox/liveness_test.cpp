@@ -41,7 +41,7 @@ struct Scenario {
 void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
 
 const Scenario kScenarios[]{
-    {"Nobody else", {{.silent_ms = 9000}}, {}},
+    {"No other rank", {{.silent_ms = 9000}}, {}},
     {"Another lives", {{.silent_ms = 9000}, {.silent_ms = 100, .alive = true}}, {0}},
     {"Another of another job lives", {{.silent_ms = 500}, {.silent_ms = 100, .alive = true, .communicator = 7}}, {0}},
     {"Another was active much later", {{.silent_ms = 9000}, {.silent_ms = 4000}}, {0}},
@@ -52,7 +52,7 @@ const Scenario kScenarios[]{
     {"Another communicator ended afterwards",
      {{.silent_ms = 4300}, {.silent_ms = 4000, .ended_ms = 4000, .communicator = 7}},
      {}},
-    {"Communicators without a hash are nobody's",
+    {"Communicators without a hash are no rank's",
      {{.silent_ms = 4300, .communicator = 0}, {.silent_ms = 4000, .ended_ms = 4000, .communicator = 0}},
      {}},
     {"Ended in order", {{.silent_ms = 9000, .ended_ms = 9000}, {.silent_ms = 100, .alive = true}}, {}},

@@ -16,8 +16,9 @@ Capabilities privileges_of_a_trace(const PrivilegeNeeds& needs) {
   const Capabilities files = capability_bit(CAP_DAC_OVERRIDE) | capability_bit(CAP_FOWNER) | capability_bit(CAP_CHOWN);
   // Helper processes are ended, and get limits of their own.
   const Capabilities helpers = capability_bit(CAP_KILL) | capability_bit(CAP_SYS_RESOURCE);
-  const Capabilities nobody = needs.system_call_filters ? 0 : capability_bit(CAP_SETUID) | capability_bit(CAP_SETGID);
-  return tracing | looking | files | helpers | nobody;
+  const Capabilities become_another_user =
+      needs.system_call_filters ? 0 : capability_bit(CAP_SETUID) | capability_bit(CAP_SETGID);
+  return tracing | looking | files | helpers | become_another_user;
 }
 
 }  // namespace stalltrace::capture

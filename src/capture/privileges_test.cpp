@@ -22,7 +22,7 @@ bool a_helper_can_become_nobody(const PrivilegeNeeds& needs) {
   return status == 0;
 }
 
-TEST(PrivilegesOfATrace, HelpersBecomeNobodyOnlyWhereTheKernelHasNoFilters) {
+TEST(PrivilegesOfATrace, HelpersBecomeTheUserNobodyOnlyWhereTheKernelHasNoFilters) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "needs root";
   }

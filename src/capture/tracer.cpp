@@ -198,7 +198,7 @@ void Tracer::forget_process(pid_t pid) {
   some_ended_ = true;
 }
 
-/// The process is gone, but no record said so: there was no room for it.
+/// The process is gone, but no record shows that: there was no room for it.
 void Tracer::lost_exit(pid_t pid) {
   if (!consuming_) {  // it may only wait to be read; while the rings are read, they can't be read again
     collect();
@@ -412,7 +412,7 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
         std::ranges::any_of(stops, [](const pollfd& stop) { return (stop.revents & (POLLIN | POLLHUP)) != 0; }) ||
         (options_.duration_ns && now_ns - started_ns >= *options_.duration_ns);
     collect();
-    python_stacks_.look([this] { return decoder_.standings(); }, now_ns);
+    python_stacks_.update([this] { return decoder_.standings(); }, now_ns);
     ST_TRY(tasks.run_due(now_ns));
   }
   deliver_rest();

@@ -33,7 +33,7 @@ namespace stalltrace::capture {
 struct TracerOptions {
   std::string node_name;               // empty: as capture::node_name decides
   std::vector<int32_t> pids;           // trace only these and their descendants; empty: every job on the host
-  std::vector<std::string> libraries;  // probed immediately, besides those in the usual places
+  std::vector<std::string> libraries;  // probed immediately, besides those in the usual folders
   TrustedOwners trusted_owners;        // besides root and each process's own user
   bool own_netns = false;              // only processes in our own network namespace
   std::string sysfs_root = "/sys";     // root of the port counters' folders
@@ -93,7 +93,7 @@ class Tracer {
   void end_processes(const std::vector<st_exit>& records);
   void lost_exit(pid_t pid);
   void forget_process(pid_t pid);
-  /// A look at the processes of one user.
+  /// A reading of the processes of one user.
   struct Look {
     bool early = false;
     uint32_t user = 0;

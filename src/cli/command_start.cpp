@@ -34,7 +34,7 @@ launch::Patience Waits::patience() const {
 
 launch::Supervisor::Report reporting_to(Console& console) {
   return [&console](const Error& error) {
-    constexpr int kFullMs = 1000;  // a pipe that nobody empties must not keep us from the command's end
+    constexpr int kFullMs = 1000;  // a pipe that is not emptied must not keep us from the command's end
     pollfd reader{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
     if (::poll(&reader, 1, kFullMs) == 1) {
       console.error(error);

@@ -20,10 +20,10 @@
 namespace stalltrace::cli {
 namespace {
 
-constexpr size_t kQueued = 100'000;  // events between two looks
-constexpr int64_t kLookNs = kNsPerSecond;
-constexpr int64_t kLongestPauseNs = 3 * kNsPerSecond;  // between looks, so that a finding is still reported in time
-constexpr int64_t kPausePerCost = 100;  // a pause lasts this many times the CPU time of the look: 1 % of a core
+constexpr size_t kQueued = 100'000;  // events between two rounds
+constexpr int64_t kRoundNs = kNsPerSecond;
+constexpr int64_t kLongestPauseNs = 3 * kNsPerSecond;  // between rounds, so that a finding is still reported in time
+constexpr int64_t kPausePerCost = 100;  // a pause lasts this many times the CPU time of the round: 1 % of a core
 constexpr int kNice = 10;
 
 /// Lowers the thread's priority below the job's and the tracer's.
@@ -47,7 +47,7 @@ struct LiveWatch::State {
   void work(const std::stop_token& stop);
   /// False when the watch must end.
   bool wait(const std::stop_token& stop, int64_t pause_ns, std::vector<Event>& events, int64_t& now_ns);
-  void deliver(Result<std::vector<analysis::LiveChange>> looked);
+  void deliver(Result<std::vector<analysis::LiveChange>> explained);
 
   EventSink& next;
   analysis::LiveAnalysis live;  // used by the thread, and by finish() after its end
@@ -74,28 +74,28 @@ bool LiveWatch::State::wait(const std::stop_token& stop, int64_t pause_ns, std::
   return true;
 }
 
-void LiveWatch::State::deliver(Result<std::vector<analysis::LiveChange>> looked) {
+void LiveWatch::State::deliver(Result<std::vector<analysis::LiveChange>> explained) {
   const std::lock_guard lock(mutex);
-  if (!looked) {
-    status = std::unexpected(std::move(looked.error()));
+  if (!explained) {
+    status = std::unexpected(std::move(explained.error()));
     return;
   }
-  changes.insert(changes.end(), std::make_move_iterator(looked->begin()), std::make_move_iterator(looked->end()));
+  changes.insert(changes.end(), std::make_move_iterator(explained->begin()), std::make_move_iterator(explained->end()));
 }
 
 void LiveWatch::State::work(const std::stop_token& stop) {
   step_back();
   std::vector<Event> events;
   int64_t now = 0;
-  int64_t pause_ns = kLookNs;
+  int64_t pause_ns = kRoundNs;
   while (wait(stop, pause_ns, events, now)) {
     const int64_t begun_ns = thread_cpu_ns();
     for (Event& event : events) {
       live.accept(std::move(event));
     }
     events.clear();
-    deliver(live.look(now));
-    pause_ns = std::clamp(kPausePerCost * (thread_cpu_ns() - begun_ns), kLookNs, kLongestPauseNs);
+    deliver(live.run_round(now));
+    pause_ns = std::clamp(kPausePerCost * (thread_cpu_ns() - begun_ns), kRoundNs, kLongestPauseNs);
   }
 }
 

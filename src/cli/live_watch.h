@@ -23,12 +23,12 @@ class LiveWatch final : public EventSink {
   void accept(Event event) override;
   /// Call when all events until `now_ns` (UTC) were accepted.
   void advance(int64_t now_ns);
-  /// Call once when the trace has ended and all events were accepted: the last look, which also ends findings that are
+  /// Call once when the trace has ended and all events were accepted: the last round, which also ends findings that are
   /// over. Afterwards only take(), status() and skipped() may be called.
   void finish(int64_t now_ns);
   /// The findings that began, changed or ended since the last call.
   std::vector<analysis::LiveChange> take();
-  /// The error of a look; the watch continues.
+  /// The error of a round; the watch continues.
   [[nodiscard]] Status status() const;
   /// Number of events that were skipped.
   [[nodiscard]] uint64_t skipped() const;

@@ -19,7 +19,7 @@ class Privacy {
   Flag commands_flag();
 
   [[nodiscard]] Readers readers() const {
-    return world_readable_ ? Readers::kEverybody : group_readable_ ? Readers::kGroup : Readers::kOwner;
+    return world_readable_ ? Readers::kAllUsers : group_readable_ ? Readers::kGroup : Readers::kOwner;
   }
   [[nodiscard]] CommandLines commands() const { return whole_ ? CommandLines::kWhole : CommandLines::kRedacted; }
 

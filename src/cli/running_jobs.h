@@ -14,7 +14,7 @@
 
 namespace stalltrace::cli {
 
-/// A process of this host, with the properties that decide its place in a job.
+/// A process of this host, with the properties that decide its rank and its job.
 struct RunningProcess {
   pid_t pid = 0;
   pid_t parent = 0;

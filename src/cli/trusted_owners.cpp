@@ -19,7 +19,7 @@ Result<TrustedOwners> parse_trusted_owners(const std::vector<std::string>& words
   for (const std::string& word : words) {
     const auto number = parse_integer(word);
     if (word == "any") {
-      trusted.anybody = true;
+      trusted.any_user = true;
     } else if (number && *number >= 0 && *number < std::numeric_limits<uid_t>::max()) {
       trusted.users.push_back(static_cast<uid_t>(*number));
     } else {

@@ -11,10 +11,10 @@ TEST(TrustedOwners, NumbersOrAny) {
   const auto some = parse_trusted_owners({"1000", "0"});
   ASSERT_TRUE(some) << some.error().what;
   EXPECT_THAT(some->users, testing::ElementsAre(1000U, 0U));
-  EXPECT_FALSE(some->anybody);
+  EXPECT_FALSE(some->any_user);
   EXPECT_TRUE(some->have(1000));
   EXPECT_FALSE(some->have(1001));
-  EXPECT_TRUE(parse_trusted_owners({"any"})->anybody);
+  EXPECT_TRUE(parse_trusted_owners({"any"})->any_user);
   EXPECT_TRUE(parse_trusted_owners({})->users.empty());
 }
 

@@ -218,10 +218,10 @@ TEST(TraceExport, StepsStacksCountersAndLosses) {
   step.is_send = true;
   job.source.accept(step);
   job.source.accept(Stack{4, "load (data.py:212)\ntrain (train.py:88)"});
-  PythonStack look{.node_id = kNode, .timestamp_ns = kStart, .pid = 400, .rank_pid = 100};
-  look.stack_id = 4;
-  look.activity = "reading a FIFO";
-  job.source.accept(look);
+  PythonStack sample{.node_id = kNode, .timestamp_ns = kStart, .pid = 400, .rank_pid = 100};
+  sample.stack_id = 4;
+  sample.activity = "reading a FIFO";
+  job.source.accept(sample);
   job.source.accept(HostSample{kNode, kStart, "throttled_us", "100:/job", 1.5});
   job.source.accept(HostSample{kNode, kStart, "bad", "", std::numeric_limits<double>::quiet_NaN()});
   job.source.accept(PortCounter{kNode, kStart, "mlx5_0", 1, "symbol_error", std::numeric_limits<uint64_t>::max()});

@@ -158,7 +158,7 @@ class Client {
   [[nodiscard]] Status judge(const std::string& certificate) const {
     const std::string fingerprint = serve::fingerprint_of(certificate);
     if (options_.fingerprints.empty() && options_.authorities.empty()) {
-      return fail(fmt::format("nothing says that its certificate ({}) is the right one", fingerprint),
+      return fail(fmt::format("nothing shows that its certificate ({}) is the right one", fingerprint),
                   "compare it with what the server printed, and give it with --tls-fingerprint; or give --tls-ca");
     }
     if (!options_.fingerprints.empty() &&

@@ -32,7 +32,7 @@ constexpr milliseconds kLimit{400};
 
 NodeAddress node_at(uint16_t port) { return {.host = "127.0.0.1", .port = port, .addresses = {"127.0.0.1"}}; }
 
-/// Sends the same bytes to everybody who connects, whatever is asked; then closes, or keeps quiet.
+/// Sends the same bytes to every client that connects, whatever is asked; then closes, or keeps quiet.
 class BadServer {
  public:
   enum class Then { kCloses, kHangs };
@@ -201,12 +201,12 @@ std::string lines_of(const std::string& column, int rows) {
   return body + R"({"end":true,"rows":)" + std::to_string(rows) + ",\"truncated\":false}\n";
 }
 
-std::unique_ptr<RunningServer> node_that_says(const std::string& body) {
+std::unique_ptr<RunningServer> node_that_answers(const std::string& body) {
   return std::make_unique<RunningServer>([body](const HttpRequest&) { return HttpAnswer{.body = body}; });
 }
 
 TEST(FleetQuery, AnAnswerWithoutColumnsIsAFailure) {
-  const auto empty = node_that_says("{\"end\":true,\"rows\":0,\"truncated\":false}\n");
+  const auto empty = node_that_answers("{\"end\":true,\"rows\":0,\"truncated\":false}\n");
   Rows rows;
   const std::vector<NodeAddress> nodes{node_at(empty->port())};
   const auto answer = query_nodes(nodes, "SELECT 1", {.limit = kLimit}, rows);
@@ -216,9 +216,9 @@ TEST(FleetQuery, AnAnswerWithoutColumnsIsAFailure) {
 }
 
 TEST(FleetQuery, MostNodesDecideOnTheColumns) {
-  const auto evil = node_that_says(lines_of("m", 1));
-  const auto one = node_that_says(lines_of("n", 1));
-  const auto two = node_that_says(lines_of("n", 1));
+  const auto evil = node_that_answers(lines_of("m", 1));
+  const auto one = node_that_answers(lines_of("n", 1));
+  const auto two = node_that_answers(lines_of("n", 1));
   Rows rows;
   const std::vector<NodeAddress> nodes{node_at(evil->port()), node_at(one->port()), node_at(two->port())};
   const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = kLimit}, rows);
@@ -230,7 +230,7 @@ TEST(FleetQuery, MostNodesDecideOnTheColumns) {
 }
 
 TEST(FleetQuery, ANodeGivesSoManyRowsAndNoMore) {
-  const auto many = node_that_says(lines_of("n", 100'001));
+  const auto many = node_that_answers(lines_of("n", 100'001));
   Rows rows;
   const std::vector<NodeAddress> nodes{node_at(many->port())};
   const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = std::chrono::seconds(5)}, rows);

@@ -54,7 +54,7 @@ class RecordingsConversation final : public Conversation {
     question.most_bytes = static_cast<size_t>(std::min(room_bytes_, most_bytes_));
     question.announced = [this](std::optional<int64_t> bytes) -> Status {
       if (!bytes) {
-        return fail("it does not say how large its recording is", "use the same version of stalltrace on both sides",
+        return fail("it does not report how large its recording is", "use the same version of stalltrace on both sides",
                     ErrorKind::kCorrupt);
       }
       ST_TRY(file_->announce(*bytes));

@@ -41,7 +41,7 @@ std::optional<int64_t> integer_of(const Json* json) {
   return value == nullptr ? std::nullopt : std::optional(*value);
 }
 
-/// A number of bytes or rows: as many as can be added, from somebody who may say anything.
+/// A number of bytes or rows: as many as can be added, from a host that may send anything.
 int64_t amount_of(const Json* json) {
   constexpr int64_t kMost = int64_t{1} << 50;
   return std::clamp<int64_t>(integer_of(json).value_or(0), 0, kMost);
@@ -74,7 +74,7 @@ RecordingInfo recording_of(const Json& json) {
 /// Each of two clocks may go wrong by 50 ppm, which is the worst of a quartz: 100 us in a second. A little more, since
 /// the age itself is by these clocks.
 constexpr int64_t kPartThatDrifts = 9'990;
-/// 36 years. Nobody's clock is off by more, and sums with it do not overflow.
+/// 36 years. No host's clock is off by more, and sums with it do not overflow.
 constexpr int64_t kMostOffsetNs = int64_t{1} << 60;
 
 }  // namespace

@@ -46,7 +46,7 @@ struct ClockOffset {
   std::string boot_id;
 };
 
-/// One exchange: what a node said of its clocks between two times of ours.
+/// One exchange: what a node reported of its clocks between two times of ours.
 struct ClockReading {
   int64_t sent_ns = 0;
   int64_t received_ns = 0;

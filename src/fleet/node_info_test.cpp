@@ -94,7 +94,7 @@ TEST(MeasuredClock, IsWithinItsErrorAllThroughTheRecording) {
 }
 
 /// A node may say anything of itself.
-TEST(MeasuredClock, SaysNothingOfClocksThatNobodyHas) {
+TEST(MeasuredClock, SaysNothingOfClocksThatNoHostHas) {
   constexpr int64_t kLatest = 4'000'000'000'000'000'000;
   for (const int64_t sign : {-1, 1}) {
     const Node run{.boot_id = "b", .started_ns = kLatest, .clock_offset_ns = sign * kLatest};

@@ -12,7 +12,7 @@ namespace stalltrace::fleet {
 
 /// The robust z-scores of `values`: (x - median) / (1.4826 * median absolute deviation), which is the ordinary z-score
 /// of normally distributed values and is not moved by the outliers themselves. Where more than half of the values are
-/// equal, the mean absolute deviation takes the median's place (times 1.2533). All values equal: 0.
+/// equal, the mean absolute deviation replaces the median's (times 1.2533). All values equal: 0.
 std::vector<double> robust_z_scores(std::span<const double> values);
 
 /// Keeps rows, and delivers them with a last column `z`: the robust z-score of `column`, farthest first. Rows whose

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that arrives as a stream of zstd from somebody who may send anything.
+// A file that arrives as a stream of zstd from a host that may send anything.
 #pragma once
 
 #include <cstdint>

@@ -224,8 +224,7 @@ void resolve(std::vector<NodeAddress>& nodes, std::chrono::milliseconds limit) {
       node.addresses = found->second;
     }
     if (node.addresses.empty()) {
-      node.problem =
-          found == known.end() ? "no name server said in time where this host is" : "no host of this name is known";
+      node.problem = found == known.end() ? "no name server gave an address in time" : "no host of this name is known";
       node.remedy = "check the name, or give its number";
     }
   }

@@ -15,7 +15,7 @@
 namespace stalltrace::fleet {
 
 /// Sets `addresses` of all nodes, or their problem. Names are asked for by a child process, many at a time, which is
-/// killed after `limit`: a name server that does not answer keeps nobody waiting. To be called before the first thread
+/// killed after `limit`: a name server that does not answer keeps no node waiting. To be called before the first thread
 /// is started and before rights are given up.
 void resolve(std::vector<NodeAddress>& nodes, std::chrono::milliseconds limit);
 

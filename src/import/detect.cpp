@@ -64,7 +64,7 @@ bool is_log_line(std::string_view text) {
          is_timeout(text) || read_torch_report(text);
 }
 
-// A single line that looks like the kernel's may be anybody's.
+// A single line that looks like the kernel's may have any origin.
 constexpr size_t kKernelLines = 8;
 
 /// A format whose files consist of lines: a job's output may have several.

@@ -70,9 +70,9 @@ TEST(GroupSignalProbe, OneThatIsKilledSaysNothing) {
 
 TEST(GroupSignalProbe, IsNotMetByNamesThatMeanUs) {
   const GroupSignalProbe witness;
-  const std::string place = "/proc/" + std::to_string(witness.pid());
-  EXPECT_EQ(read_file(place + "/comm").value_or(""), "signal-watch\n");
-  const std::string line = read_file(place + "/cmdline").value_or("");
+  const std::string folder = "/proc/" + std::to_string(witness.pid());
+  EXPECT_EQ(read_file(folder + "/comm").value_or(""), "signal-watch\n");
+  const std::string line = read_file(folder + "/cmdline").value_or("");
   EXPECT_EQ(line.find("test_cli"), std::string::npos) << line;
   EXPECT_TRUE(line.starts_with("signal-watch")) << line;
 }

@@ -55,7 +55,7 @@ class HangWatch {
     kGoesOn,       // after it was reported to stand still
   };
   News look(const Progress& progress, int64_t now_ns);
-  /// How long the job had stood still at the last look; after kGoesOn, the total.
+  /// How long the job had stood still at the last call of look(); after kGoesOn, the total.
   [[nodiscard]] int64_t still_ns() const { return still_ns_; }
   static constexpr int64_t kAgain = 10;
 

@@ -59,7 +59,7 @@ Status check_loadable(const std::string& path) {
     return fail_errno("open " + path, errno);
   }
   if (info.st_uid != ::geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    return fail(path + ": somebody else can change it");
+    return fail(path + ": another user can change it");
   }
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   void* mapped = ::mmap(nullptr, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, file.get(), 0);

@@ -17,7 +17,7 @@ bool is_our_plugin(const std::string& chosen);
 /// outside of the run's folder is removed with this object or, if this process is killed, when the next one is placed.
 class PluginFile {
  public:
-  /// Places the copy in `folder`, or in a folder for temporary files if NCCL could not load it from there (mounted
+  /// Puts the copy into `folder`, or in a folder for temporary files if NCCL could not load it from there (mounted
   /// noexec, a path that is too long). Root uses the temporary folder at once: its job may run as another user, who can
   /// load it only from there. An error says why NCCL can load it from neither.
   static Result<PluginFile> install(const OwnFolder& folder);

@@ -20,38 +20,38 @@ namespace fs = std::filesystem;
 
 class Plugin : public testing::Test {
  protected:
-  Plugin() : place_(testing::TempDir() + "run_plugin." + std::to_string(::getpid())) {
-    fs::create_directory(place_);
+  Plugin() : folder_(testing::TempDir() + "run_plugin." + std::to_string(::getpid())) {
+    fs::create_directory(folder_);
     if (const char* path = ::getenv("LD_LIBRARY_PATH")) {
       before_ = path;
     }
-    ::setenv("LD_LIBRARY_PATH", ("/nowhere:" + place_).c_str(), 1);
+    ::setenv("LD_LIBRARY_PATH", ("/nowhere:" + folder_).c_str(), 1);
   }
   ~Plugin() override {
     before_ ? ::setenv("LD_LIBRARY_PATH", before_->c_str(), 1) : ::unsetenv("LD_LIBRARY_PATH");
-    fs::remove_all(place_);
+    fs::remove_all(folder_);
   }
   static OwnFolder claim(const std::string& path) {
     auto folder = OwnFolder::claim(path, Readers::kOwner);
     EXPECT_TRUE(folder) << folder.error().what;
     return folder ? std::move(*folder) : OwnFolder();
   }
-  std::string place_;
+  std::string folder_;
   std::optional<std::string> before_;
 };
 
 TEST_F(Plugin, OursIsKnownByTheFileUnderAnyName) {
-  ASSERT_TRUE(write_file(place_ + "/renamed.so", profiler_plugin()));
-  fs::create_symlink(place_ + "/renamed.so", place_ + "/link.so");
-  ASSERT_TRUE(write_file(place_ + "/libnccl-profiler-site.so", profiler_plugin()));
-  EXPECT_TRUE(is_our_plugin(place_ + "/renamed.so"));
-  EXPECT_TRUE(is_our_plugin(place_ + "/link.so"));
+  ASSERT_TRUE(write_file(folder_ + "/renamed.so", profiler_plugin()));
+  fs::create_symlink(folder_ + "/renamed.so", folder_ + "/link.so");
+  ASSERT_TRUE(write_file(folder_ + "/libnccl-profiler-site.so", profiler_plugin()));
+  EXPECT_TRUE(is_our_plugin(folder_ + "/renamed.so"));
+  EXPECT_TRUE(is_our_plugin(folder_ + "/link.so"));
   EXPECT_TRUE(is_our_plugin("renamed.so")) << "in the job's library path";
   EXPECT_TRUE(is_our_plugin("site"));
 }
 
 TEST_F(Plugin, AnothersUnderOurNameIsNotOurs) {
-  const std::string path = place_ + "/" + std::string(kProfilerPluginFile);
+  const std::string path = folder_ + "/" + std::string(kProfilerPluginFile);
   ASSERT_TRUE(write_file(path,
                          "\x7f"
                          "ELF ncclProfiler_v4"));
@@ -60,8 +60,8 @@ TEST_F(Plugin, AnothersUnderOurNameIsNotOurs) {
 }
 
 TEST_F(Plugin, AProgramOfItsNameIsPassedOver) {
-  ASSERT_TRUE(write_file(place_ + "/stalltrace", "a program"));
-  fs::resize_file(place_ + "/stalltrace", 100U << 20);
+  ASSERT_TRUE(write_file(folder_ + "/stalltrace", "a program"));
+  fs::resize_file(folder_ + "/stalltrace", 100U << 20);
   EXPECT_TRUE(is_our_plugin("stalltrace"));
 }
 
@@ -75,7 +75,7 @@ TEST_F(Plugin, WhereTheFileIsNotFoundTheNameCounts) {
 TEST_F(Plugin, TheRunsFolderKeepsItButRootsJobFindsItWhereEveryUserCan) {
   std::string path;
   {
-    const auto installed = PluginFile::install(claim(place_));
+    const auto installed = PluginFile::install(claim(folder_));
     ASSERT_TRUE(installed) << installed.error().what;
     path = installed->path();
     EXPECT_EQ(read_file(path).value_or(""), profiler_plugin());
@@ -84,14 +84,14 @@ TEST_F(Plugin, TheRunsFolderKeepsItButRootsJobFindsItWhereEveryUserCan) {
       ASSERT_EQ(::stat(fs::path(path).parent_path().c_str(), &info), 0);
       EXPECT_EQ(info.st_mode & 07777U, 0711U);
     } else {
-      EXPECT_EQ(path, place_ + "/" + std::string(kProfilerPluginFile));
+      EXPECT_EQ(path, folder_ + "/" + std::string(kProfilerPluginFile));
     }
   }
   EXPECT_EQ(fs::exists(path), ::geteuid() != 0);
 }
 
 TEST_F(Plugin, APathThatNcclWouldCutIsNotTaken) {
-  const std::string deep = place_ + "/" + std::string(230, 'd');
+  const std::string deep = folder_ + "/" + std::string(230, 'd');
   std::string elsewhere;
   {
     const auto installed = PluginFile::install(claim(deep));
@@ -105,21 +105,21 @@ TEST_F(Plugin, APathThatNcclWouldCutIsNotTaken) {
 }
 
 TEST_F(Plugin, AKilledLaunchersCopyGoesWithTheNextAndALivingOnesStays) {
-  ::setenv("TMPDIR", place_.c_str(), 1);
-  const std::string deep = place_ + "/" + std::string(230, 'd');
+  ::setenv("TMPDIR", folder_.c_str(), 1);
+  const std::string deep = folder_ + "/" + std::string(230, 'd');
   const OwnFolder run = claim(deep);
-  fs::create_directory(place_ + "/stalltrace-plugin-killed");
-  ASSERT_TRUE(write_file(place_ + "/stalltrace-plugin-killed/" + std::string(kProfilerPluginFile), "x"));
-  fs::create_directory(place_ + "/other");
-  fs::create_directory_symlink(place_ + "/other", place_ + "/stalltrace-plugin-link");
-  ASSERT_TRUE(write_file(place_ + "/other/file", "x"));
+  fs::create_directory(folder_ + "/stalltrace-plugin-killed");
+  ASSERT_TRUE(write_file(folder_ + "/stalltrace-plugin-killed/" + std::string(kProfilerPluginFile), "x"));
+  fs::create_directory(folder_ + "/other");
+  fs::create_directory_symlink(folder_ + "/other", folder_ + "/stalltrace-plugin-link");
+  ASSERT_TRUE(write_file(folder_ + "/other/file", "x"));
   const auto living = PluginFile::install(run);
   ASSERT_TRUE(living) << living.error().what;
-  EXPECT_TRUE(living->path().starts_with(place_ + "/stalltrace-plugin-"));
-  EXPECT_FALSE(fs::exists(place_ + "/stalltrace-plugin-killed"));
+  EXPECT_TRUE(living->path().starts_with(folder_ + "/stalltrace-plugin-"));
+  EXPECT_FALSE(fs::exists(folder_ + "/stalltrace-plugin-killed"));
   { ASSERT_TRUE(PluginFile::install(run)); }
   EXPECT_TRUE(fs::exists(living->path()));
-  EXPECT_TRUE(fs::exists(place_ + "/other/file"));
+  EXPECT_TRUE(fs::exists(folder_ + "/other/file"));
   ::unsetenv("TMPDIR");
 }
 

@@ -27,25 +27,25 @@ namespace fs = std::filesystem;
 
 class Rings : public testing::Test {
  protected:
-  Rings() : place_("/dev/shm/run_rings_test." + std::to_string(::getpid())) {
+  Rings() : folder_("/dev/shm/run_rings_test." + std::to_string(::getpid())) {
     fs::create_directories(memory());
     fs::create_directories(kept());
   }
-  ~Rings() override { fs::remove_all(place_); }
+  ~Rings() override { fs::remove_all(folder_); }
 
-  [[nodiscard]] std::string memory() const { return place_ + "/memory"; }
-  [[nodiscard]] std::string kept() const { return place_ + "/kept"; }
-  [[nodiscard]] std::string said() const { return said_; }
+  [[nodiscard]] std::string memory() const { return folder_ + "/memory"; }
+  [[nodiscard]] std::string kept() const { return folder_ + "/kept"; }
+  [[nodiscard]] std::string lines() const { return lines_; }
   ProfilerFiles make(const std::string& chosen = "") {
     return ProfilerFiles(
-        kept(), chosen, [this](const std::string& line) { said_ += line + "\n"; }, memory());
+        kept(), chosen, [this](const std::string& line) { lines_ += line + "\n"; }, memory());
   }
   std::vector<std::string> collect(ProfilerFiles& rings) {
-    return rings.collect([this](const std::string& line) { said_ += line + "\n"; });
+    return rings.collect([this](const std::string& line) { lines_ += line + "\n"; });
   }
 
-  std::string place_;
-  std::string said_;
+  std::string folder_;
+  std::string lines_;
 };
 
 blackbox::MadeProfilerFile file_of(uint64_t start_ticks) {
@@ -77,7 +77,7 @@ bool wait_for(const std::string& path) {
 
 TEST_F(Rings, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
   ProfilerFiles rings = make();
-  ASSERT_TRUE(rings.in_memory()) << said();
+  ASSERT_TRUE(rings.in_memory()) << lines();
   EXPECT_TRUE(rings.folder().starts_with(memory() + "/stalltrace-run-"));
   struct stat info {};
   ASSERT_EQ(::stat(rings.folder().c_str(), &info), 0);
@@ -91,12 +91,12 @@ TEST_F(Rings, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
   EXPECT_TRUE(fs::is_empty(memory()));
 }
 
-TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsSaid) {
+TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsReported) {
   ProfilerFiles rings(
-      kept(), "", [this](const std::string& line) { said_ += line; }, "/proc");
+      kept(), "", [this](const std::string& line) { lines_ += line; }, "/proc");
   EXPECT_FALSE(rings.in_memory());
   EXPECT_EQ(rings.folder(), kept());
-  golden::expect_text(said(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
+  golden::expect_text(lines(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
   file_of(1).write(kept() + "/stalltrace-1-1.profiler");
   EXPECT_EQ(collect(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
 }
@@ -122,7 +122,7 @@ TEST_F(Rings, OneOfAProcessThatGoesOnStaysInMemoryToo) {
   EXPECT_EQ(collected, (std::vector<std::string>{path, kept() + "/stalltrace-2-2.profiler"}));
   EXPECT_TRUE(fs::exists(path));
   EXPECT_TRUE(fs::exists(kept() + "/stalltrace-1-1.profiler"));
-  golden::expect_text(said(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
+  golden::expect_text(lines(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
 }
 
 TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
@@ -132,7 +132,7 @@ TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
   fs::remove_all(kept());
   EXPECT_EQ(collect(rings), std::vector<std::string>{path});
   EXPECT_TRUE(fs::exists(path));
-  golden::expect_text(said(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
+  golden::expect_text(lines(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
 }
 
 TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
@@ -144,8 +144,8 @@ TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
   EXPECT_TRUE(fs::exists(rings.folder() + "/stalltrace-1-1.profiler"));
 }
 
-TEST_F(Rings, InAPlaceThatWasChosenOnlyTheJobsCountAndTheyStay) {
-  const std::string chosen = place_ + "/chosen";
+TEST_F(Rings, InAFolderThatWasChosenOnlyTheJobsCountAndTheyStay) {
+  const std::string chosen = folder_ + "/chosen";
   fs::create_directory(chosen);
   ProfilerFiles rings = make(chosen);
   EXPECT_EQ(rings.folder(), chosen);
@@ -168,10 +168,10 @@ TEST_F(Rings, ThoseOfAKilledLauncherAreReported) {
     left = rings.folder();
     file_of(1).write(left + "/stalltrace-1-1.profiler");
     make();  // next to a launcher that lives
-    EXPECT_EQ(said(), "");
+    EXPECT_EQ(lines(), "");
   }
   make();
-  EXPECT_NE(said().find(left), std::string::npos) << said();
+  EXPECT_NE(lines().find(left), std::string::npos) << lines();
   EXPECT_TRUE(fs::exists(left + "/stalltrace-1-1.profiler"));
 }
 
@@ -188,30 +188,30 @@ TEST_F(Rings, WhatAKilledLauncherLeftEmptyOrLongAgoIsRemoved) {
   file.header.created_ns = static_cast<uint64_t>(monotonic_now_ns());
   file.write(fresh + "/stalltrace-1-1.profiler");
   report_of_earlier_folders(
-      memory(), [this](const std::string& line) { said_ += line; }, 60 * kNsPerSecond);
+      memory(), [this](const std::string& line) { lines_ += line; }, 60 * kNsPerSecond);
   EXPECT_FALSE(fs::exists(empty));
   EXPECT_FALSE(fs::exists(old));
   EXPECT_TRUE(fs::exists(fresh));
 }
 
 TEST(CopySparse, CopiesEveryByteAndNoZeros) {
-  const std::string place = testing::TempDir() + "copy_sparse." + std::to_string(::getpid());
-  fs::create_directory(place);
+  const std::string folder = testing::TempDir() + "copy_sparse." + std::to_string(::getpid());
+  fs::create_directory(folder);
   std::string content(5U << 20, '\0');
   content.replace((2U << 20) + 7, 3, "abc");
-  ASSERT_TRUE(write_file(place + "/from", content));
-  const UniqueFd from(::open((place + "/from").c_str(), O_RDONLY | O_CLOEXEC));
-  ASSERT_TRUE(copy_sparse(from.get(), place + "/to", {}));
-  EXPECT_TRUE(read_file(place + "/to").value_or("") == content);
+  ASSERT_TRUE(write_file(folder + "/from", content));
+  const UniqueFd from(::open((folder + "/from").c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(copy_sparse(from.get(), folder + "/to", {}));
+  EXPECT_TRUE(read_file(folder + "/to").value_or("") == content);
   struct stat info {};
-  ASSERT_EQ(::stat((place + "/to").c_str(), &info), 0);
+  ASSERT_EQ(::stat((folder + "/to").c_str(), &info), 0);
   EXPECT_LE(info.st_blocks * 512, 1 << 20);
   std::stop_source stopped;
   stopped.request_stop();
-  EXPECT_FALSE(copy_sparse(from.get(), place + "/other", stopped.get_token()));
-  EXPECT_FALSE(fs::exists(place + "/other"));
-  EXPECT_EQ(std::distance(fs::directory_iterator(place), {}), 2) << "from and to";
-  fs::remove_all(place);
+  EXPECT_FALSE(copy_sparse(from.get(), folder + "/other", stopped.get_token()));
+  EXPECT_FALSE(fs::exists(folder + "/other"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2) << "from and to";
+  fs::remove_all(folder);
 }
 
 }  // namespace

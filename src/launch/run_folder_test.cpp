@@ -18,35 +18,35 @@ namespace fs = std::filesystem;
 
 class Claim : public testing::Test {
  protected:
-  Claim() : place_(testing::TempDir() + "run_folder." + std::to_string(::getpid())) { fs::create_directory(place_); }
-  ~Claim() override { fs::remove_all(place_); }
+  Claim() : folder_(testing::TempDir() + "run_folder." + std::to_string(::getpid())) { fs::create_directory(folder_); }
+  ~Claim() override { fs::remove_all(folder_); }
 
   [[nodiscard]] RunFolder claim(const std::string& name) const {
-    auto folder = claim_run_folder(place_ + "/" + name);
+    auto folder = claim_run_folder(folder_ + "/" + name);
     EXPECT_TRUE(folder) << folder.error().what;
     return folder ? std::move(*folder) : RunFolder{};
   }
-  std::string place_;
+  std::string folder_;
 };
 
 TEST_F(Claim, OneThatIsTakenGetsANumber) {
-  EXPECT_EQ(claim("run").path, place_ + "/run");
-  EXPECT_EQ(claim("run").path, place_ + "/run-2");
-  EXPECT_EQ(claim("run/").path, place_ + "/run-3");
+  EXPECT_EQ(claim("run").path, folder_ + "/run");
+  EXPECT_EQ(claim("run").path, folder_ + "/run-2");
+  EXPECT_EQ(claim("run/").path, folder_ + "/run-3");
 }
 
 TEST_F(Claim, ARecordingMakesItTakenToo) {
-  fs::create_directory(place_ + "/run");
-  ASSERT_TRUE(write_file(place_ + "/run/trace.db", "x"));
-  EXPECT_EQ(claim("run").path, place_ + "/run-2");
-  EXPECT_EQ(read_file(place_ + "/run/trace.db").value_or(""), "x");
+  fs::create_directory(folder_ + "/run");
+  ASSERT_TRUE(write_file(folder_ + "/run/trace.db", "x"));
+  EXPECT_EQ(claim("run").path, folder_ + "/run-2");
+  EXPECT_EQ(read_file(folder_ + "/run/trace.db").value_or(""), "x");
 }
 
 TEST_F(Claim, ParentsAreMadeAndAFileInTheWayIsAnError) {
-  EXPECT_EQ(claim("a/b/run").path, place_ + "/a/b/run");
-  ASSERT_TRUE(write_file(place_ + "/file", ""));
-  EXPECT_FALSE(claim_run_folder(place_ + "/file"));
-  EXPECT_FALSE(claim_run_folder(place_ + "/file/run"));
+  EXPECT_EQ(claim("a/b/run").path, folder_ + "/a/b/run");
+  ASSERT_TRUE(write_file(folder_ + "/file", ""));
+  EXPECT_FALSE(claim_run_folder(folder_ + "/file"));
+  EXPECT_FALSE(claim_run_folder(folder_ + "/file/run"));
 }
 
 TEST_F(Claim, WhatCameToNothingIsRemoved) {
@@ -70,12 +70,12 @@ TEST_F(Claim, WhatHasEvidenceStays) {
 }
 
 TEST_F(Claim, AJobThatNeverStartedLeavesNoRecordingButWhatWasThereBefore) {
-  fs::create_directory(place_ + "/mine");
+  fs::create_directory(folder_ + "/mine");
   const RunFolder folder = claim("mine");
   ASSERT_TRUE(write_file(folder.recording(), "x"));
   ASSERT_TRUE(write_file(folder.recording() + "-wal", "x"));
   folder.discard();
-  EXPECT_TRUE(fs::is_empty(place_ + "/mine")) << "the folder is the user's, what was in it is ours";
+  EXPECT_TRUE(fs::is_empty(folder_ + "/mine")) << "the folder is the user's, what was in it is ours";
 }
 
 TEST_F(Claim, OnlyItsOwnerMayReadItUnlessAskedFor) {
@@ -86,13 +86,13 @@ TEST_F(Claim, OnlyItsOwnerMayReadItUnlessAskedFor) {
   const RunFolder closed = claim("closed");
   EXPECT_EQ(mode_of(closed.path), 0700U);
   EXPECT_EQ(mode_of(closed.profiler_folder()), 0700U);
-  const auto open = claim_run_folder(place_ + "/open", Readers::kEverybody);
+  const auto open = claim_run_folder(folder_ + "/open", Readers::kAllUsers);
   ASSERT_TRUE(open) << open.error().what;
   EXPECT_EQ(mode_of(open->path), 0755U);
 }
 
 TEST_F(Claim, ATemporaryOneHasItsLastPartInItsName) {
-  const auto folder = temporary_run_folder(place_ + "/a/my-run");
+  const auto folder = temporary_run_folder(folder_ + "/a/my-run");
   ASSERT_TRUE(folder) << folder.error().what;
   EXPECT_NE(folder->path.find("/my-run-"), std::string::npos);
   EXPECT_TRUE(fs::is_directory(folder->profiler_folder()));

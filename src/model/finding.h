@@ -135,7 +135,7 @@ struct BenchmarkSummary {
   std::string name;  // "all_reduce_perf"; "a benchmark" where the output does not say which
   std::string file;
   int64_t line = 0;    // of its beginning; 0: the file has no lines
-  int32_t nranks = 0;  // 0: not said
+  int32_t nranks = 0;  // 0: not stated
   std::vector<std::string> hosts;
   int64_t results = 0;
   int64_t smallest_bytes = 0;

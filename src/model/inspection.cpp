@@ -23,7 +23,7 @@ std::string_view to_text(VerdictReason reason) {
       return "pair_usual";
     case VerdictReason::kClockUncertain:
       return "clock_uncertain";
-    case VerdictReason::kNobodyWaited:
+    case VerdictReason::kNoRankWaited:
       return "nobody_waited";
     case VerdictReason::kInBatch:
       return "in_batch";

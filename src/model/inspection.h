@@ -25,7 +25,7 @@ enum class VerdictReason : uint8_t {
   kWarmingUp,          // long, but among the first of its communicator, whose limit is higher
   kPairUsual,          // a Recv waited for its Send as long as it usually does
   kClockUncertain,     // late by the clocks of hosts that cannot be compared
-  kNobodyWaited,       // late, but those who came before were done
+  kNoRankWaited,       // late, but those who came before were done
   kInBatch,            // one synchronisation completed it with later calls, of which the last is judged
   kStepAsUsual,        // the last of a batch, whose step took no longer than usual
   kStepUnknown,        // the last of a batch, too few such steps are known, and it cost less than the floor

@@ -58,7 +58,7 @@ struct HostFiles {
   }
 };
 
-/// A file that somebody else named: never waits for a FIFO or a device, and reads nothing of /proc, where reading can
+/// A file that another user named: never waits for a FIFO or a device, and reads nothing of /proc, where reading can
 /// have effects. Errors: not readable, not a plain file.
 Result<std::string> read_plain_file(const std::string& path, size_t limit_bytes);
 

@@ -236,7 +236,7 @@ Inspection slow_instance() {
   transfer.causes = {
       {.cause = Cause::kPacketLoss, .chosen = true, .applies = true, .share = 0.98, .text = "in recovery for 215 ms"},
       {.cause = Cause::kCpuContention, .share = 0.04, .text = "ready, not running for 9 ms"},
-      {.cause = Cause::kDiskIo, .text = "nobody waited for disk"}};
+      {.cause = Cause::kDiskIo, .text = "no rank waited for disk"}};
   inspection.parts = {late, transfer};
   return inspection;
 }

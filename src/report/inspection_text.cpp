@@ -33,7 +33,7 @@ std::string like_text(const InspectedLike& like) {
       "{} instances of its communicator, operation and size: usual {}, median {}, median absolute "
       "deviation {}; a stall over {}{}",
       like.count, format_duration(like.usual_ns), format_duration(like.median_ns), format_duration(like.mad_ns),
-      format_duration(like.limit_ns), like.enough ? "" : " (too few to say what is usual)");
+      format_duration(like.limit_ns), like.enough ? "" : " (too few to show what is usual)");
 }
 
 constexpr const char* kUnobserved = "its end is not reported";
@@ -92,7 +92,7 @@ void write_part(Page& page, const Inspection& inspection, const InspectedPart& p
   page.field("why", part.why);
   for (const bool had : {true, false}) {
     if (!had && !part.stall) {
-      continue;  // what nobody has to explain lacks no evidence
+      continue;  // what needs no explanation lacks no evidence
     }
     bool first = true;
     for (const InspectedCause& cause : part.causes) {

@@ -21,8 +21,8 @@ namespace {
 
 constexpr size_t kSizesListed = 4;
 constexpr size_t kAttemptsListed = 8;
-/// Without TextOptions::all. More findings have a line each, and of still more, of losses and of notes, the number is
-/// said.
+/// Without TextOptions::all. More findings have a line each, and of still more, of losses and of notes, only the number
+/// is given.
 constexpr size_t kFindingsInFull = 8;
 constexpr size_t kFindingsListed = 24;
 constexpr size_t kLossesListed = 12;

@@ -65,7 +65,7 @@ class Recordings {
   /// The current state of all; with `name`, of this one alone. Kept until the recordings change, unless one of them is
   /// being written. For one request: another asks again.
   virtual Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name = {}) = 0;
-  /// The current state of one, which nobody else is given. By several threads at once.
+  /// The current state of one, which no other caller is given. By several threads at once.
   virtual Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view name) = 0;
   struct QueryEnd {
     int64_t time_limit_ns = 0;

@@ -32,7 +32,7 @@ class EachInterpreter : public testing::TestWithParam<size_t> {
   TestProcess start(const std::string& program, std::vector<std::string> arguments = {}) {
     auto process = start_test_process(interpreter(), program, std::move(arguments));
     EXPECT_TRUE(process);
-    // The program writes the file before it reaches the place that the test waits for.
+    // The program writes the file before it reaches the line that the test waits for.
     const auto arrived = [](const ProcessStacks& stacks) {
       return std::ranges::none_of(stacks.threads, [](const ThreadStack& thread) {
         return thread.python && std::ranges::any_of(thread.python->frames, [](const PythonFrame& frame) {
@@ -205,7 +205,7 @@ TEST_P(EachInterpreter, ThreadsThatStartAndEnd) {
     const ProcessStacks stacks = read(process);
     const PythonThread* python = python_of(stacks);
     if (python == nullptr) {
-      EXPECT_TRUE(stacks.no_python || !stacks.unnumbered.empty()) << "said, where it could not be read";
+      EXPECT_TRUE(stacks.no_python || !stacks.unnumbered.empty()) << "reported, where it could not be read";
       continue;
     }
     if (python->problem.empty() && python->changing == 0) {

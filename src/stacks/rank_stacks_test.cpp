@@ -112,7 +112,7 @@ TEST(StacksText, EveryProcessWithItsThreadsAndChildren) {
   golden::expect_text(stacks_text(ranks));
 }
 
-TEST(StacksText, WhatIsNotCertainIsSaid) {
+TEST(StacksText, WhatIsNotCertainIsReported) {
   RankStacks rank = rank_at(0, in_loader());
   PythonThread& python = *rank.stacks->threads.front().python;
   python.changing = 1;

@@ -121,7 +121,7 @@ bool write_with(const Trouble& trouble, int64_t nth, FileFault::Lasts lasts) {
     written = write_recording(path);
     happened = fault.happened();
   }
-  // A fault that lasts is said when it begins, and when the recording can't be completed.
+  // A fault that lasts is reported when it begins, and when the recording can't be completed.
   EXPECT_LE(written.errors.size(), lasts == FileFault::Lasts::kOnce ? 1U : 2U);
   for (const Error& error : written.errors) {
     expect_clear(error);
@@ -140,7 +140,7 @@ bool write_with(const Trouble& trouble, int64_t nth, FileFault::Lasts lasts) {
   return happened;
 }
 
-/// Without short reads: those of one's own file show that somebody else has cut it.
+/// Without short reads: those of one's own file show that another process has cut it.
 TEST(FileFaults, WritingARecording) {
   at_each({kReadFails, kWriteFails, kNoRoom, kSyncFails},
           [](const Trouble& trouble, int64_t nth) { return write_with(trouble, nth, FileFault::Lasts::kOnce); });

@@ -26,7 +26,7 @@ constexpr size_t kMostNameBytes = 100;
 constexpr int kMostOfOneName = 100;
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
-/// Names of nodes come from the recording, which may be anybody's.
+/// Names of nodes come from the recording, which may have any origin.
 std::string as_file_name(std::string_view name) {
   std::string safe;
   for (const char c : name.substr(0, kMostNameBytes)) {

@@ -214,11 +214,11 @@ TEST_F(CallsRoot, WhereEachCallWasMade) {
     EXPECT_THAT(frames, testing::MatchesRegex(
                             "nccl[A-Za-z]+ \\(libstandin_nccl.so\\)\n[^\n]*\\+0x[0-9a-f]+ \\(standin_job\\)(\n.*)?"));
   }
-  EXPECT_THAT(call_sites, SizeIs(11)) << "each call has a place of its own, the same both times";
+  EXPECT_THAT(call_sites, SizeIs(11)) << "each call has a call site of its own, the same both times";
 }
 
-TEST_F(CallsRoot, CodeWithoutFramePointersCallsFromOnePlace) {
-  constexpr size_t kCalls = 300;  // more than the 256 places that are kept for a process
+TEST_F(CallsRoot, CodeWithoutFramePointersCallsFromOneCallSite) {
+  constexpr size_t kCalls = 300;  // more than the 256 call sites that are kept for a process
   Trace trace;
   Job job;
   job.must("init 8 3");

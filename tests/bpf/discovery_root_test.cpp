@@ -69,7 +69,7 @@ TEST_F(DiscoveryRoot, ALaterJobIsPickedUp) {
   EXPECT_THAT(trace.call(job.pid(), 142).rank, Optional(3));
 }
 
-/// Hundreds of mappings in a few milliseconds, as when Python loads PyTorch, while nobody reads the rings.
+/// Hundreds of mappings in a few milliseconds, as when Python loads PyTorch, while the rings are not read.
 TEST_F(DiscoveryRoot, ManyMappingsAtOnceAreAllSeen) {
   constexpr size_t kMappings = 1500;
   auto watch = MappingWatch::open();
@@ -248,7 +248,7 @@ TEST_F(DiscoveryRoot, AProcessWhoseExitIsNotReportedHasEnded) {
   sleep_ms(kScanMs);
   trace.stop();
   EXPECT_NE(trace.process(job.pid()).exit_ns, std::nullopt);
-  EXPECT_EQ(trace.process(job.pid()).exit_code, std::nullopt) << "nobody knows it";
+  EXPECT_EQ(trace.process(job.pid()).exit_code, std::nullopt) << "it is not known";
 }
 
 std::string published_library() {

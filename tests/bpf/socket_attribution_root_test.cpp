@@ -15,7 +15,7 @@
 namespace stalltrace::capture {
 namespace {
 
-struct Place {
+struct End {
   int channel = 0;
   int peer = 0;
   bool control = false;  // the progress thread's own socket
@@ -25,7 +25,7 @@ class SocketAttributionRoot : public testing::Test {
  protected:
   void SetUp() override {
     ST_NEED_ROOT();
-    char folder[] = "/dev/shm/stalltrace-places-XXXXXX";
+    char folder[] = "/dev/shm/stalltrace-ends-XXXXXX";
     profiler_folder_ = mkdtemp(folder);
     for (size_t i = 0; i < sizeof id_; ++i) {
       id_[i] = static_cast<std::byte>(i + 1);
@@ -56,19 +56,19 @@ class SocketAttributionRoot : public testing::Test {
     words >> word;
     for (int number = 0; words >> word; ++number) {
       int port = 0;
-      Place place{.control = number % sockets == 0};
-      EXPECT_EQ(std::sscanf(word.c_str(), "%d:%d:%d", &port, &place.channel, &place.peer), 3);
-      reported_[port].push_back(place);  // the receiving ends of one connection share a port
+      End end{.control = number % sockets == 0};
+      EXPECT_EQ(std::sscanf(word.c_str(), "%d:%d:%d", &port, &end.channel, &end.peer), 3);
+      reported_[port].push_back(end);  // the receiving ends of one connection share a port
     }
     sleep_ms(1500);
     trace.stop();
     return trace.connections(job.pid());
   }
 
-  /// Every socket with an attributed place must have the right one; returns how many there are, of the progress
+  /// Every socket with an attribution must have the right one; returns how many there are, of the progress
   /// thread's own and of others.
   std::pair<size_t, size_t> check(const std::vector<Connection>& rows) {
-    std::pair<size_t, size_t> said;
+    std::pair<size_t, size_t> attributed;
     for (const Connection& row : rows) {
       const auto reported = reported_.find(row.source.port);
       const bool near = row.thread_name.starts_with("NCCL");
@@ -76,22 +76,22 @@ class SocketAttributionRoot : public testing::Test {
         EXPECT_FALSE(row.peer_rank);
         continue;
       }
-      EXPECT_TRUE(near) << "the far end has a place: " << row.thread_name;
+      EXPECT_TRUE(near) << "the far end has an attribution: " << row.thread_name;
       if (reported == reported_.end() || reported->second.empty()) {
-        ADD_FAILURE() << "a place for port " << row.source.port << " of " << row.thread_name;
+        ADD_FAILURE() << "an attribution for port " << row.source.port << " of " << row.thread_name;
         continue;
       }
       EXPECT_EQ(row.channel, reported->second.front().channel);
       EXPECT_EQ(row.peer_rank, reported->second.front().peer);
       EXPECT_EQ(row.comm_id_hash, comm_id_hash(id_));
-      (row.thread_name.starts_with("NCCL Progress") ? said.first : said.second) += 1;
+      (row.thread_name.starts_with("NCCL Progress") ? attributed.first : attributed.second) += 1;
     }
-    return said;
+    return attributed;
   }
 
   std::string profiler_folder_;
   std::byte id_[128];
-  std::map<int, std::vector<Place>> reported_;
+  std::map<int, std::vector<End>> reported_;
 };
 
 TEST_F(SocketAttributionRoot, EveryConnectionOfAProgressThreadHasItsPeerAndChannel) {

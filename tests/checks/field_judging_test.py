@@ -25,7 +25,7 @@ def contention(remedy):
 def seen(*findings, collectives=100, job_code=0, failures=(), healthy=True):
     """What came of a case, quietly."""
     report = {"findings": list(findings), "healthy": healthy and not findings, "notes": [], "judged": {"collectives": collectives}}
-    return types.SimpleNamespace(report=report, text="Healthy: no finding.", live=[], said="", fault_ns=None, job_code=job_code,
+    return types.SimpleNamespace(report=report, text="Healthy: no finding.", live=[], printed="", fault_ns=None, job_code=job_code,
                                  failures=list(failures))
 
 

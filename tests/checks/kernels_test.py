@@ -23,14 +23,14 @@ INSTRUCTIONS_BUDGET = 150_000  # per program, on every kernel, which refuse prog
 
 class Kernels(Case):
     def test_every_feature_is_documented_with_its_first_kernel(self):
-        said = json.loads(run("check", "--json").stdout)["lines"]
-        self.assertIn("kernel", [line["key"] for line in said])
+        lines = json.loads(run("check", "--json").stdout)["lines"]
+        self.assertIn("kernel", [line["key"] for line in lines])
         # Without the privilege to trace, `check` has no lines for kinds of evidence.
         source = (ROOT / "src" / "model" / "evidence_kind.cpp").read_text()
         kinds = re.findall(r'EvidenceKindInfo\{\w+,\s+"(\w+)",\s+"[^"]+",\s+(?:"([\d.]+)"|kOldestTraced)\}', source)
         self.assertGreater(len(kinds), 15)
         since = {key: version or "5.10" for key, version in kinds}
-        since |= {line["key"]: line["since"] for line in said if line["since"]}
+        since |= {line["key"]: line["since"] for line in lines if line["since"]}
         self.assertEqual(FROM_LINUX.keys(), since.keys() | {"probes", "storage", "confinement"})
         for key, version in since.items():
             self.assertEqual(FROM_LINUX[key], version, key)

@@ -101,24 +101,39 @@ class Words(Case):
         self.need_program("git")
         for text, words in [("// It tells who died.\n", ["tells"]), ("int told_by;\n", ["told"]),
                             ("class LaneTable;\n", ["lane"]), ("make_trace_verb();\n", ["verb"]), ("st_box_event box;\n", ["box"]),
-                            ("// Stalls of one cause and place.\n", ["place"]),
+                            ("// Stalls of one cause and place.\n", ["place"]), ("struct Place place_;\n", ["place", "place"]),
                             ("// Whoever reads so many bytes.\n", ["whoever", "so many"]),
-                            ('json["place"] = {{"said_ms", 1}};\n', ["place", "said"])]:
+                            ("// One part in so many; it waits so long.\n", ["so many"]),
+                            ('json["place"] = {{"said_ms", 1}};\n', ["place", "said"]), ("| `said_ms` |\n", ["said"]),
+                            ("kUnsaid\n", ["unsaid"]), ("TEST(Log, DamageIsSaid) {\n", ["said"]),
+                            ("// Nobody's clock is off; somebody else may, and anyone.\n", ["nobody", "somebody", "anyone"]),
+                            ("TEST(Hang, EverybodyWaits) { nobody_left(); }\n", ["everybody", "nobody"]),
+                            ("// Between two looks.\n", ["look"]), ("// The last look at it.\n", ["look"]),
+                            ("// (in 3 of 4 looks)\n", ["look"]), ("// After the look's CPU time.\n", ["look"]),
+                            ("// Looks never change a cause.\n", ["look"]), ("void say(int said);\n", ["said", "say"]),
+                            ("const Say& announce;\n", ["say"]), ("bool says_no = node_that_says();\n", ["say"])]:
             with self.subTest(text=text):
                 self.assertEqual(self.found("a.h", text), (1, words))
 
     def test_some_words_are_found_only_in_what_users_read(self):
         self.need_program("git")
-        words = "it waits so long; choose another place; say which"
-        found = (1, ["place", "so long", "say"])
+        words = "a note says so; say which"
+        found = (1, ["say"])
         self.assertEqual(self.found("a.md", f"{words}\n"), found)
         self.assertEqual(self.found("a.md", "nothing\n") and self.found("b.cpp", f'print("{words}");\n')[1], found[1])
         (self.folder / "src" / "b.cpp").unlink()
-        self.assertEqual(self.found("c.cpp", f"// {words}\n#include \"cli/place/a.h\"\n"), (0, []))
+        self.assertEqual(self.found("c.cpp", f"int a;  // {words}\n#include \"cli/say/a.h\"\n"), (0, []))
+        self.assertEqual(self.found("d_test.cpp", f'print("{words}"); say();\n'), (0, []))
 
     def test_other_words_pass(self):
         self.need_program("git")
-        self.assertEqual(self.found("a.h", "// A planet reports; the ring buffer is unwrapped in place.\nst_box_event* e;\n"), (0, []))
+        for line in ("// A planet reports; the ring buffer is unwrapped in place.", "st_box_event* e;", "bool in_place; InPlace();",
+                     "// 0: out of place, as the out-of-place result", "// in its place, in a file's place; takes its place, and is placed",
+                     "constexpr uid_t kNobody = 65534; become_nobody();", "// the user nobody; run_as_nobody(), AS_NOBODY",
+                     'return "nobody_waits";', "// so many that it fails, so long as it lasts", "// look at it; the log looks like ours",
+                     "// All ranks look the same, and a look-up of names; it looks for the file"):
+            with self.subTest(line=line):
+                self.assertEqual(self.found("a.h", f"{line}\n"), (0, []))
 
 
 class Soak(Case):

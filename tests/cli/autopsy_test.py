@@ -75,7 +75,7 @@ class Autopsy(Case):
         self.assertEqual([rank["call"] and rank["call"]["name"] for rank in report["ranks"]], ["all_reduce", "all_reduce", None])
         self.refused(self.autopsy(pids, "--out", file), FAILED, "exists")
 
-    def test_nobody_waits(self):
+    def test_no_rank_waits(self):
         pids = self.start(absent="012")
         verdict, = json.loads(self.done(self.autopsy(pids, "--json", "--exit-code")))["jobs"]
         self.assertEqual((verdict["state"], verdict["findings"]), ("nobody_waits", []))

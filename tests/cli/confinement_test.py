@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subcommands that read what anyone may have made give up what they do not need."""
+"""Subcommands that read what any user may have made give up what they do not need."""
 
 import pathlib
 import subprocess

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """explain and import of nccl-tests output, kernel logs, py-spy dumps, traces of torch.profiler, packet captures, reports of NCCL's RAS, lines of its
 Inspector and nvidia-smi -q. The inputs are written here in the formats of nccl-tests (src/util.cu), of NVIDIA's
-driver, of Linux and of py-spy (src/dump.rs); none is a copy of anybody's."""
+driver, of Linux and of py-spy (src/dump.rs); none is a copy of another project's file."""
 
 import gzip
 import json
@@ -146,8 +146,8 @@ class NcclRas(evidence_test.Evidence):
         self.assertIn("30 AllReduce", json.dumps(report["findings"][0]["evidence"]))
 
     def test_healthy_reports_are_silent(self):
-        self.nobody(self.report(self.write("ras.json", ras(0) + ras(40))), "counts launches")
-        self.nobody(self.report(self.write("ras.txt", RAS_TEXT.format(errors="      OK", warnings=""))), "1 communicator, 1 OK")
+        self.blames_none(self.report(self.write("ras.json", ras(0) + ras(40))), "counts launches")
+        self.blames_none(self.report(self.write("ras.txt", RAS_TEXT.format(errors="      OK", warnings=""))), "1 communicator, 1 OK")
 
     def test_a_dead_process_and_the_json_of_2_28_9(self):
         report = self.report(self.write("ras.json", "OK\n" + ras(0, gone=6, dead=True, comma="")))
@@ -199,7 +199,7 @@ class NcclRas(evidence_test.Evidence):
             self.assertEqual(result.returncode, FAILED if address == "localhost:1" else USAGE, result.stderr)
         self.assertEqual(run("import", "--out", self.folder / "x.db").returncode, USAGE)
 
-    def test_what_cannot_be_read_is_said(self):
+    def test_what_cannot_be_read_is_reported(self):
         path = self.write("ras.json", ras(0)[:120])
         result = run("explain", path)
         self.assertEqual(result.returncode, FAILED)
@@ -234,7 +234,7 @@ class NcclInspector(evidence_test.Evidence):
                          [{"n": 80, "ranks": 4, "longest": 14_000_000, "completion": "profiler"}])
 
     def test_a_job_in_step(self):
-        self.nobody(self.report(self.files(lambda rank: 14000 + rank)), "20 instances compared")
+        self.blames_none(self.report(self.files(lambda rank: 14000 + rank)), "20 instances compared")
 
 
 SMI = """==============NVSMI LOG==============
@@ -267,7 +267,7 @@ class NvidiaSmi(evidence_test.Evidence):
         self.assertEqual(self.culprits(self.report(out)), self.culprits(report))
 
     def test_a_gpu_in_order(self):
-        self.nobody(self.report(self.write("smi.txt", SMI.format("Not Active"))), "0 with errors")
+        self.blames_none(self.report(self.write("smi.txt", SMI.format("Not Active"))), "0 with errors")
 
 
 class PySpy(evidence_test.Evidence):

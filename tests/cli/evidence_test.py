@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """import and explain of evidence that others made. The inputs are written here in the documented formats of NCCL's log (src/enqueue.cc,
-src/init.cc of NCCL) and of PyTorch's Flight Recorder; none is a copy of anybody's."""
+src/init.cc of NCCL) and of PyTorch's Flight Recorder; none is a copy of another project's file."""
 
 import contextlib
 import json
@@ -77,7 +77,7 @@ class Evidence(Case):
     def culprits(self, report):
         return [(one["cause"], one["severity"], (one["culprit"] or {}).get("rank")) for one in report["findings"]]
 
-    def nobody(self, report, note):
+    def blames_none(self, report, note):
         self.assertEqual(report["findings"], [])
         self.assertIsNone(report["healthy"])
         self.assertIn(note, "\n".join(report["notes"]))
@@ -104,7 +104,7 @@ class NcclLogs(Evidence):
         for what, more in (("it was killed", lambda rank: ""), ("it ended", destroyed)):
             with self.subTest(what):
                 folder = self.logs(lambda rank: 30, more=more)
-                self.nobody(self.report(folder), "none is behind")
+                self.blames_none(self.report(folder), "none is behind")
                 self.assertEqual(run("explain", folder, "--exit-code").returncode, FAILED)
                 self.assert_says("no finding without ends", self.done(run("explain", folder)))
 
@@ -126,11 +126,11 @@ class NcclLogs(Evidence):
         self.assertIn("fc2.bias, fc2.weight", report["findings"][0]["summary"])
 
     def test_logs_that_were_cut_while_the_job_ran(self):
-        self.nobody(self.report(self.logs(lambda rank: 30 + rank % 3)), "look the same")
+        self.blames_none(self.report(self.logs(lambda rank: 30 + rank % 3)), "look the same")
         folder = self.logs(lambda rank: 30 - (rank == 5))
         with open(folder / "5.log", "a", encoding="utf-8") as file:
             file.write(call(5, 30)[:50])
-        self.nobody(self.report(folder), "cut off")
+        self.blames_none(self.report(folder), "cut off")
 
     def test_ranks_mixed_in_one_file_with_times(self):
         """Rank 2's lines are 0.3 s behind those of the others when the output ends."""
@@ -140,7 +140,7 @@ class NcclLogs(Evidence):
                 behind = number - 3 if rank == 2 else number
                 if behind >= 0:
                     text += call(rank, behind, 4, prefix=f"2026-05-05T10:00:{number * 0.1:09.6f}Z ")
-        self.nobody(self.report(self.write("job.log", text)), "nothing shows that the job stood still")
+        self.blames_none(self.report(self.write("job.log", text)), "nothing shows that the job stood still")
 
     def test_different_calls_under_one_number(self):
         for rank in range(4):
@@ -194,10 +194,10 @@ class FlightRecorder(Evidence):
         self.assertEqual(self.culprits(self.report(folder)), [("missing_collective", "waiting", 1)])
 
     def test_a_rank_without_a_dump(self):
-        self.nobody(self.report(self.dumps(lambda rank: 30 if rank < 3 else 0)), "no dump of rank 3")
+        self.blames_none(self.report(self.dumps(lambda rank: 30 if rank < 3 else 0)), "no dump of rank 3")
 
     def test_dumps_of_a_healthy_job(self):
-        self.nobody(self.report(self.dumps(lambda rank: 30, state="completed")), "none is behind")
+        self.blames_none(self.report(self.dumps(lambda rank: 30, state="completed")), "none is behind")
 
     def test_a_pickle_that_wants_to_run_something(self):
         class Bomb:

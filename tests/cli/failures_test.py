@@ -40,7 +40,7 @@ class FailingCalls(Case):
     def test_import(self):
         self.assertGreater(self.play("import"), 8)
 
-    def test_a_log_that_can_not_be_put_into_the_recording_is_said(self):
+    def test_a_log_that_can_not_be_put_into_the_recording_is_reported(self):
         """The disk is full when all rows are written: they stay in the file's log."""
         scenario, = [one for one in failures.scenarios() if one.name == "import"]
         calls = scenario.play(self.given, "writes").calls

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our own folders and files where another user of the host is hostile: root is the victim, nobody the attacker
+"""Our own folders and files where another user of the host is hostile: root is the victim, the user nobody the attacker
 (docs/security_files.md).
 """
 
@@ -72,8 +72,8 @@ class RunFolder(Hostile):
         first = result.stderr.splitlines()[0]
         for reason in ("is not used", *reasons):
             self.assertIn(reason, first)
-        place = pathlib.Path(result.stdout.split()[0])
-        self.assertTrue(place.name.startswith("stalltrace-plugin-"), place)
+        folder = pathlib.Path(result.stdout.split()[0])
+        self.assertTrue(folder.name.startswith("stalltrace-plugin-"), folder)
         self.untouched()
 
     JOB = ("sh", "-c", 'dirname "$NCCL_PROFILER_PLUGIN"; exit 7')
@@ -127,7 +127,7 @@ class Plugin(Hostile):
         self.addCleanup(lambda: os.killpg(process.pid, signal.SIGKILL))
         return process, pathlib.Path(process.stdout.readline().strip())
 
-    def test_every_user_can_load_it_and_nobody_else_change_it(self):
+    def test_every_user_can_load_it_and_no_other_change_it(self):
         process, plugin = self.start()
         self.assertEqual(as_nobody("head", "-c", "4", plugin).stdout, "\x7fELF")
         for attack in (["rm", plugin], ["mv", plugin, f"{plugin}.x"], ["mv", plugin.parent, f"{plugin.parent}.x"],
@@ -232,7 +232,7 @@ class LabFolder(Hostile):
             with self.subTest(subcommand=subcommand):
                 result = self.run_in(self.shared, "lab", *subcommand, "--out", "stalltrace-lab")
                 self.assertEqual(result.returncode, FAILED)
-                self.assert_says("belongs to nobody", result.stderr.splitlines()[-1])
+                self.assert_says("belongs to the user nobody", result.stderr.splitlines()[-1])
         self.assertEqual(list((self.shared / "stalltrace-lab").iterdir()), [])
 
 

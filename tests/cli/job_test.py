@@ -89,7 +89,7 @@ class Fares(Case):
 
 
 class Signals(Fares):
-    def test_each_reaches_the_job_at_once_and_nobody_is_killed(self):
+    def test_each_reaches_the_job_at_once_and_none_is_killed(self):
         for name, subcommand in self.subcommands():
             with self.subTest(subcommand=name):
                 process = self.listen(subcommand, 4)
@@ -116,8 +116,8 @@ class Signals(Fares):
     def test_one_for_each_process_in_turn_reaches_the_job_once(self):
         """Signals as batch systems send them."""
         process = self.listen(("run", "--no-trace"), 2)
-        everyone = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
-        for pid in (process.pid, *map(int, everyone.split())):
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True).stdout
+        for pid in (process.pid, *map(int, children.split())):
             os.kill(pid, signal.SIGUSR1)
         self.assertEqual(process.wait(timeout=20), 5, self.errors.read_text())
         self.assertEqual([number for number, _ in self.got()], [signal.SIGUSR1])
@@ -275,7 +275,7 @@ class Terminal(Fares):
         self.expect("had words")
 
     def test_a_terminal_that_goes_away_is_the_jobs_to_hear(self):
-        """`run` leads the session, as under ssh -t: the kernel sends signals to nobody else."""
+        """`run` leads the session, as under ssh -t: the kernel sends signals to no other process."""
         log = self.folder / "log"
         self.type(f"exec {PROGRAM} run --no-trace --out run -- bash -c "
                   f"'trap \"echo hup >>{log}; exit\" HUP; echo rea\"\"dy; while :; do sleep 0.05; done'\n")
@@ -342,9 +342,9 @@ class Surroundings(Fares):
 
     def test_the_nodes_name_is_the_jobs_too(self):
         words = ("--", "bash", "-c", "echo $STALLTRACE_NODE")
-        place = ("--no-trace", "--out", self.folder / "run")
-        self.assertEqual(run("run", *place, "--node", "rack7", *words).stdout, "rack7\n")
-        self.assertEqual(run("run", *place, *words, environment={"STALLTRACE_NODE": "other"}).stdout, "other\n")
+        out = ("--no-trace", "--out", self.folder / "run")
+        self.assertEqual(run("run", *out, "--node", "rack7", *words).stdout, "rack7\n")
+        self.assertEqual(run("run", *out, *words, environment={"STALLTRACE_NODE": "other"}).stdout, "other\n")
 
 
 class Folder(Fares):
@@ -399,7 +399,7 @@ class Folder(Fares):
         self.assertEqual(result.returncode, 3, result.stderr)
         self.assert_says("without any evidence", result.stderr)
 
-    def test_no_profiler_file_is_said_with_the_likely_reasons(self):
+    def test_no_profiler_file_is_reported_with_the_likely_reasons(self):
         result = self.launch("--out", "run7", "--", "true")
         self.assert_says("reasons why no profiler file appeared", result.stderr)
         self.assertEqual(self.folders(), [], "nothing came of it")

@@ -89,7 +89,7 @@ class Mcp(Case):
                 client.process.send_signal(number)
                 self.assertEqual(client.process.wait(5), DONE)
 
-    def test_it_ends_when_nobody_reads(self):
+    def test_it_ends_when_its_output_is_not_read(self):
         client = self.client()
         client.ask("tools/list")
         client.process.stdout.close()

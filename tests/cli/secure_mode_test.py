@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the program with file capabilities, run by nobody: neither that user's environment nor options may choose
+"""A copy of the program with file capabilities, run by the user nobody: neither that user's environment nor options may choose
 files that it opens with rights that the user lacks (docs/security.md, H14).
 """
 

@@ -25,25 +25,25 @@ TOKEN = "0123456789abcdef"
 TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
 
 
-def problems(value, schema, place=""):
+def problems(value, schema, path=""):
     """What in `value` does not match a schema of docs/openapi.json, or has none."""
     if "$ref" in schema:
         schema = OPENAPI["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
     if "oneOf" in schema:
-        each = [problems(value, one, place) for one in schema["oneOf"]]
+        each = [problems(value, one, path) for one in schema["oneOf"]]
         return [] if any(not found for found in each) else [found for one in each for found in one]
     kinds = schema.get("type", [])
     kinds = [kinds] if isinstance(kinds, str) else kinds
     if kinds and not any(isinstance(value, TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool)) for kind in kinds):
-        return [f"{place}: {value!r} is no {kinds}"]
+        return [f"{path}: {value!r} is no {kinds}"]
     found = []
     if isinstance(value, dict) and "properties" in schema:
-        found += [f"{place}: no {name}" for name in schema.get("required", []) if name not in value]
+        found += [f"{path}: no {name}" for name in schema.get("required", []) if name not in value]
         for name, member in value.items():
             known = schema["properties"].get(name)
-            found += problems(member, known, f"{place}.{name}") if known is not None else [f"{place}: {name} is in no schema"]
+            found += problems(member, known, f"{path}.{name}") if known is not None else [f"{path}: {name} is in no schema"]
     if isinstance(value, list) and "items" in schema:
-        found += [line for number, item in enumerate(value) for line in problems(item, schema["items"], f"{place}[{number}]")]
+        found += [line for number, item in enumerate(value) for line in problems(item, schema["items"], f"{path}[{number}]")]
     return found
 
 
@@ -151,18 +151,18 @@ class Serving(Case):
     def test_it_has_no_more_rights_than_it_needs_and_leaves_nothing(self):
         if "STALLTRACE_SANITIZE:STRING=\n" not in (BUILD / "CMakeCache.txt").read_text():
             self.skipTest("sanitizers need what is given up")
-        place = tempfile.mkdtemp(dir=self.folder)
-        served = self.serve(self.files[0], environment={**os.environ, "TMPDIR": place})
+        path = tempfile.mkdtemp(dir=self.folder)
+        served = self.serve(self.files[0], environment={**os.environ, "TMPDIR": path})
         self.assertEqual(status_of(served.process.pid), STATUS)
-        self.assertEqual(len(os.listdir(place)), 1)
-        self.done(run("explain", "--nodes", served.address, environment={"TMPDIR": place}))
-        self.assertEqual(len(os.listdir(place)), 1)
+        self.assertEqual(len(os.listdir(path)), 1)
+        self.done(run("explain", "--nodes", served.address, environment={"TMPDIR": path}))
+        self.assertEqual(len(os.listdir(path)), 1)
         served.process.kill()
         served.process.wait()
         end = time.monotonic() + 5
-        while glob.glob(f"{place}/*") and time.monotonic() < end:
+        while glob.glob(f"{path}/*") and time.monotonic() < end:
             time.sleep(0.02)
-        self.assertEqual(os.listdir(place), [])
+        self.assertEqual(os.listdir(path), [])
 
     def test_simulated_nodes_in_one_process(self):
         """Three nodes of eight are not well; the finding is the one of the others' files."""

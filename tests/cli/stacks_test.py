@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace stacks`: the places of running Python processes, and one clear line where they can't be read."""
+"""`stalltrace stacks`: the lines of running Python processes, and one clear line where they can't be read."""
 
 import json
 import os

@@ -141,7 +141,7 @@ class Streams(Case):
         self.assertRegex(result.stdout, r"^stalltrace \d+\.\d+\.\d+\n$")
         self.assertEqual(result.stderr, "")
 
-    def test_a_full_disk_under_the_output_is_said(self):
+    def test_a_full_disk_under_the_output_is_reported(self):
         with open("/dev/full", "w") as full:
             result = run("--help", stdout=full)
         self.refused(result, FAILED, "the output cannot be written", "no space left")

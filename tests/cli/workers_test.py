@@ -45,7 +45,6 @@ def workers_of(launcher, job):
 class Workers(Fares):
     def setUp(self):
         super().setUp()
-        self.place = self.folder
         self.go = self.folder / "go"
 
     def subcommands(self):
@@ -53,7 +52,7 @@ class Workers(Fares):
             yield name, (*subcommand, *PATIENCE)
 
     def traced_run(self):
-        return "run", "--out", self.place / "traced", *PATIENCE
+        return "run", "--out", self.folder / "traced", *PATIENCE
 
     def begin(self, subcommand, ending, **options):
         """A job that ends in that way once it may; the launcher's other processes."""
@@ -61,16 +60,16 @@ class Workers(Fares):
         process = self.start(subcommand, "bash", "-c", f"echo ready $$; until [ -e {self.go} ]; do sleep 0.05; done; {ending}", **options)
         wait_until(lambda: re.search(r"ready \d+\n", self.output.read_text()), "the job")
         self.job = int(self.output.read_text().split()[1])
-        everyone = workers_of(process.pid, self.job)
-        for pid in (self.job, *everyone.values()):
+        processes = workers_of(process.pid, self.job)
+        for pid in (self.job, *processes.values()):
             self.addCleanup(self.kill, pid)
-        return process, everyone
+        return process, processes
 
-    def errors_said(self):
+    def errors_printed(self):
         return [line for line in self.errors.read_text().splitlines() if line.startswith("stalltrace: ")]
 
-    def nobody_is_left(self, everyone):
-        wait_until(lambda: not any(self.runs(pid) for pid in everyone.values()), f"the end of {everyone}", 5)
+    def none_is_left(self, processes):
+        wait_until(lambda: not any(self.runs(pid) for pid in processes.values()), f"the end of {processes}", 5)
 
     def remove_profiler_folders(self):
         """What a killed launcher leaves; another one that starts in the meantime may have removed them already."""
@@ -103,19 +102,19 @@ class Workers(Fares):
         """`number`: of a signal, or what to do to the victim."""
         for ending, code in ENDINGS.items():
             with self.subTest(ending=ending):
-                process, everyone = self.begin(subcommand, ending)
+                process, processes = self.begin(subcommand, ending)
                 if callable(number):
-                    number(everyone[victim])
+                    number(processes[victim])
                 else:
-                    os.kill(everyone[victim], number)
+                    os.kill(processes[victim], number)
                 if number != signal.SIGSTOP:
-                    wait_until(self.errors_said, "the line", 5)
+                    wait_until(self.errors_printed, "the line", 5)
                     self.assertIsNone(process.poll())
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
-                self.assertEqual(len(self.errors_said()), 1, self.errors.read_text())
-                self.assertRegex(self.errors_said()[0], pattern)
-                self.nobody_is_left(everyone)
+                self.assertEqual(len(self.errors_printed()), 1, self.errors.read_text())
+                self.assertRegex(self.errors_printed()[0], pattern)
+                self.none_is_left(processes)
                 for recording in self.folder.glob("t.db*"):
                     recording.unlink()
 
@@ -143,9 +142,9 @@ class Tracer(Workers):
                    r"the tracer has not stored the recording after 2(\.00)? s, and was killed; .*the job's exit code stays")
 
     def test_what_it_flushed_is_readable(self):
-        process, everyone = self.begin(self.subcommand, "exit 7")
+        process, processes = self.begin(self.subcommand, "exit 7")
         time.sleep(1)
-        os.kill(everyone["st-tracer"], signal.SIGKILL)
+        os.kill(processes["st-tracer"], signal.SIGKILL)
         self.go.touch()
         self.assertEqual(process.wait(timeout=30), 7)
         self.assertEqual(recordings.rows(self.folder / "t.db", "SELECT count(*) FROM node"), [(1,)])
@@ -191,12 +190,12 @@ class Evidence(Workers):
         self.need_root()
         for ending, code in ENDINGS.items():
             with self.subTest(ending=ending):
-                process, everyone = self.begin(self.subcommand(), ending)
-                self.without_memory(everyone["st-evidence"])
+                process, processes = self.begin(self.subcommand(), ending)
+                self.without_memory(processes["st-evidence"])
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
-                self.assert_says("a worker was killed", "\n".join(self.errors_said()))
-                self.nobody_is_left(everyone)
+                self.assert_says("a worker was killed", "\n".join(self.errors_printed()))
+                self.none_is_left(processes)
 
     def test_hangs(self):
         self.fares(("run", "--no-trace", "--out", self.folder / "run", *SHORT), "st-evidence", signal.SIGSTOP,
@@ -230,8 +229,8 @@ class Launcher(Workers):
         own = pathlib.Path("/proc/self/oom_score_adj").read_text()
         for name, subcommand in self.subcommands():
             with self.subTest(subcommand=name):
-                process, everyone = self.begin(subcommand, "exit 7")
-                score = {name: pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text() for name, pid in everyone.items()}
+                process, processes = self.begin(subcommand, "exit 7")
+                score = {name: pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text() for name, pid in processes.items()}
                 workers = set(score) - {"signal-watch"}
                 self.assertTrue(workers & {"st-tracer", "st-evidence"})
                 self.assertEqual({name for name, text in score.items() if text == "1000\n"}, workers)
@@ -240,14 +239,14 @@ class Launcher(Workers):
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), 7)
 
-    def test_killed_it_leaves_the_job_and_nobody_else(self):
+    def test_killed_it_leaves_the_job_and_no_other(self):
         subcommands = [*self.subcommands()] + ([("traced run", self.traced_run())] if os.geteuid() == 0 else [])
         for name, subcommand in subcommands:
             with self.subTest(subcommand=name):
-                process, everyone = self.begin(subcommand, "exit 7")
+                process, processes = self.begin(subcommand, "exit 7")
                 process.kill()
                 process.wait(timeout=10)
-                self.nobody_is_left(everyone)
+                self.none_is_left(processes)
                 self.assertTrue(self.runs(self.job))
                 self.go.touch()
                 wait_until(lambda: not self.runs(self.job), "the job's end", 5)
@@ -263,7 +262,7 @@ class Launcher(Workers):
                 process = self.start(subcommand, "bash", "-c", "sleep 1; exit 7", preexec_fn=limit)
                 self.assertEqual(process.wait(timeout=30), 7, self.errors.read_text())
 
-    def test_nobody_reads_what_it_prints(self):
+    def test_what_it_prints_is_not_read(self):
         """A pipe whose reader is gone, and one that is full."""
         for full in (False, True):
             read_end, write_end = os.pipe()

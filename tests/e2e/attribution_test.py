@@ -58,8 +58,8 @@ class Attribution(Case):
         self.assertEqual(parts[0], parts[1], "both members call it the same")
         ends = [(node["rank"], *row) for node, row in lab.rows(DATA) if row[7] == parts[0]]
         self.assertEqual(len(ends), 4, "two connections, both ends")
-        for rank, *_, said_rank, peer, channel, _, _, _ in ends:
-            self.assertEqual((said_rank, peer, channel), (rank, 2 - rank, 0))
+        for rank, *_, attributed_rank, peer, channel, _, _, _ in ends:
+            self.assertEqual((attributed_rank, peer, channel), (rank, 2 - rank, 0))
         whole = {row for _, row in lab.rows("SELECT comm_id_hash FROM communicator WHERE nranks = 3")}
         for table in ("collective WHERE op = 'ALL_REDUCE'", "proxy_step"):
             named = {row for node, row in lab.rows(f"SELECT DISTINCT comm_id_hash FROM {table}") if node["rank"] != 1}

@@ -25,8 +25,8 @@ class Faults(Case):
 
     def assert_cause(self, lab, cause):
         """Exactly this cause is reported; returns the location of the most expensive finding."""
-        said = [location_of(finding) for finding in lab.findings]
-        self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, said)
+        reported = [location_of(finding) for finding in lab.findings]
+        self.assertEqual({finding["cause"] for finding in lab.findings}, {cause}, reported)
         return lab.findings[0]
 
     def assert_rank(self, lab, cause):
@@ -62,11 +62,11 @@ class PacketLoss(Case):
     def setUpClass(cls):
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root")
-        cls.place = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
-        cls.addClassCleanup(shutil.rmtree, cls.place, ignore_errors=True)
-        cls.place.chmod(0o755)
-        cls.lab = LabRun(cls.place / "lab", LOUD["packet_loss"])
-        cls.merged = cls.place / "stall.db"
+        cls.lab_folder = pathlib.Path(tempfile.mkdtemp(prefix="stalltrace-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.lab_folder, ignore_errors=True)
+        cls.lab_folder.chmod(0o755)
+        cls.lab = LabRun(cls.lab_folder / "lab", LOUD["packet_loss"])
+        cls.merged = cls.lab_folder / "stall.db"
         merged = run("merge", *cls.lab.recordings, "--out", cls.merged)
         assert merged.returncode == DONE, merged.stderr
 
@@ -75,15 +75,15 @@ class PacketLoss(Case):
         self.assertTrue(fault["injected"])
         self.assertGreater(fault["packets_dropped"], 0)
 
-    def test_cause_and_place(self):
-        said = [location_of(finding) for finding in self.lab.findings]
-        self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, said)
+    def test_cause_and_location(self):
+        reported = [location_of(finding) for finding in self.lab.findings]
+        self.assertEqual({finding["cause"] for finding in self.lab.findings}, {"packet_loss"}, reported)
         finding = self.lab.findings[0]
         culprit, link = finding["culprit"], finding["link"]
         if culprit is not None:
-            self.assertEqual((culprit["node"], culprit["rank"]), ("node2", 2), said)
+            self.assertEqual((culprit["node"], culprit["rank"]), ("node2", 2), reported)
         else:
-            self.assertEqual(link["dst_rank"], 2, said)
+            self.assertEqual(link["dst_rank"], 2, reported)
 
     def test_evidence_and_cost(self):
         finding = self.lab.findings[0]

@@ -14,12 +14,12 @@ class Hangs(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", fault, steps=SHORT, more=more)
         self.assertTrue(lab.truth["faults"][0]["injected"])
-        said = [location_of(finding) for finding in lab.findings]
-        self.assertEqual(len(lab.findings), 1, said)
+        reported = [location_of(finding) for finding in lab.findings]
+        self.assertEqual(len(lab.findings), 1, reported)
         finding, rank = lab.findings[0], lab.truth["faults"][0]["rank"]
-        self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], said)
+        self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], reported)
         self.assertEqual(finding["severity"], "critical")  # the job was ended while it waited
-        self.assertEqual(finding["culprit"]["rank"], rank, said)
+        self.assertEqual(finding["culprit"]["rank"], rank, reported)
         self.assertEqual(finding["culprit"]["pid"], lab.truth["nodes"][rank]["pid"])
         return finding
 
@@ -56,8 +56,8 @@ class Hangs(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", "missing_collective:rank=2,doing=send", steps=15,
                      more=("--timeout", "8s", "--", "--exchange", 1))
-        said = [location_of(finding) for finding in lab.findings]
-        self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], said)
+        reported = [location_of(finding) for finding in lab.findings]
+        self.assertEqual([finding["cause"] for finding in lab.findings], ["missing_collective"], reported)
         text = str(lab.findings[0])
         self.assertIn("deadlock", lab.findings[0]["summary"])
         for rank in (2, 3):

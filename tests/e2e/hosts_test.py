@@ -24,11 +24,11 @@ class Hosts(Case):
         self.need_root()
         lab = LabRun(self.folder / "lab", fault, steps=steps, more=more)
         self.assertTrue(lab.truth["faults"][0]["injected"])
-        said = [f"{location_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
-        self.assertTrue(said, "no finding")
+        reported = [f"{location_of(finding)} {finding['stall_ms']:.0f} ms" for finding in lab.findings]
+        self.assertTrue(reported, "no finding")
         finding = lab.findings[0]
-        self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], said)
-        self.assertEqual(finding["culprit"]["rank"], lab.truth["faults"][0]["rank"], said)
+        self.assertEqual(finding["cause"], lab.truth["faults"][0]["cause"], reported)
+        self.assertEqual(finding["culprit"]["rank"], lab.truth["faults"][0]["rank"], reported)
         return lab, finding
 
     def test_a_queue_that_overflows(self):

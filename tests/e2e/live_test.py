@@ -29,17 +29,17 @@ class Live(Case):
         """
         reported = self.live(fault, *more, steps=steps)
         truth = self.lab.truth["faults"][0]
-        said = [f"{finding['reported_by']} {location_of(finding)}" for finding in reported]
+        named = [f"{finding['reported_by']} {location_of(finding)}" for finding in reported]
         right = [finding for finding in reported if finding["cause"] == truth["cause"]]
-        self.assertTrue(right, said)
-        self.assertTrue(all(location(finding) for finding in right), said)
+        self.assertTrue(right, named)
+        self.assertTrue(all(location(finding) for finding in right), named)
         onset_ns = truth["intervals"][0]["from_ns"]
         first = min(right, key=lambda finding: finding["detected_ns"])
-        self.assertEqual(first["reported_by"], reported_by, said)
-        self.assertLessEqual(first["detected_ns"] - onset_ns, REPORTED_WITHIN_NS, said)
-        self.assertGreaterEqual(first["detected_ns"], onset_ns, said)
+        self.assertEqual(first["reported_by"], reported_by, named)
+        self.assertLessEqual(first["detected_ns"] - onset_ns, REPORTED_WITHIN_NS, named)
+        self.assertGreaterEqual(first["detected_ns"], onset_ns, named)
         others = sum(finding["stall_ms"] for finding in reported if finding["cause"] not in (truth["cause"], "unknown"))
-        self.assertLess(others, 0.5 * first["stall_ms"], said)  # a busy machine has short stalls of its own
+        self.assertLess(others, 0.5 * first["stall_ms"], named)  # a busy machine has short stalls of its own
         return first
 
     def test_a_late_rank_by_its_own_agent(self):

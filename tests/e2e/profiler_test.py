@@ -79,32 +79,32 @@ class Run(Case):
 
     def test_without_privilege_the_job_runs_and_keeps_profiler_files(self):
         self.need_root()
-        place = self.folder / "nobody"
-        place.mkdir()
-        place.chmod(0o1777)
-        self.out = place / "run"
-        tree = place / "lab"
+        folder = self.folder / "unprivileged"
+        folder.mkdir()
+        folder.chmod(0o1777)
+        self.out = folder / "run"
+        tree = folder / "lab"
         shutil.copytree(LIBRARIES.parent, tree, symlinks=True)
-        job = Launcher(place, "--steps", 10)
+        job = Launcher(folder, "--steps", 10)
         words = [str(word).replace(str(LIBRARIES.parent), str(tree)) for word in job.words]
-        result = run_as_nobody(place, "run", "--out", self.out, "--", *words)
+        result = run_as_nobody(folder, "run", "--out", self.out, "--", *words)
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.assert_says("the kernel is not traced", result.stderr)
         self.assertEqual(len(self.rings()), 2)
 
     def test_without_privilege_a_hang_is_explained_while_it_lasts(self):
         self.need_root()
-        place = self.folder / "nobody"
-        place.mkdir()
-        place.chmod(0o1777)
-        self.out = place / "run"
-        tree = place / "lab"
+        folder = self.folder / "unprivileged"
+        folder.mkdir()
+        folder.chmod(0o1777)
+        self.out = folder / "run"
+        tree = folder / "lab"
         shutil.copytree(LIBRARIES.parent, tree, symlinks=True)
-        job = Launcher(place, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)
+        job = Launcher(folder, "--steps", 100000, "--watchdog-seconds", 30, ranks=3)
         words = [str(word).replace(str(LIBRARIES.parent), str(tree)) for word in job.words]
         errors = self.folder / "errors"
         with open(errors, "w") as stream:
-            process = subprocess.Popen([*AS_NOBODY, copy_for_nobody(place), "run", "--out", self.out, "--", *words],
+            process = subprocess.Popen([*AS_NOBODY, copy_for_nobody(folder), "run", "--out", self.out, "--", *words],
                                        stdout=subprocess.DEVNULL, stderr=stream)
             self.addCleanup(process.wait, timeout=30)
             self.addCleanup(process.terminate)

@@ -15,7 +15,7 @@ from job import LIBRARIES, WORKLOAD, Job, Tracer, wait_until
 from stalltrace import DONE, PROGRAM, ROOT, Case, run
 
 PYTHON = "/usr/bin/python3"  # one that any user may run
-NOBODY, SOMEBODY, ANOTHER = 65534, 61001, 61002
+NOBODY, OWNER, ANOTHER = 65534, 61001, 61002
 FLOOD_SECONDS = 1.2  # of a processor: enough to fill a ring
 MOST_BYTES = 300 << 20  # memory limit of a tracer that examines bombs
 MOST_MEMORY = """
@@ -60,7 +60,7 @@ class Strangers(Case):
         return folder
 
     def stranger(self, what, *words, stdin=subprocess.DEVNULL):
-        """Runs as nobody; returns the process once its mapping is there."""
+        """Runs as the user nobody; returns the process once its mapping is there."""
         process = subprocess.Popen([PYTHON, self.script, what, self.theirs, *words], user=NOBODY, group=NOBODY, extra_groups=[],
                                    stdin=stdin, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
@@ -93,7 +93,7 @@ class Strangers(Case):
     def losses(self, tracer):
         return dict(tracer.rows("SELECT source, count FROM loss WHERE source LIKE 'library:%'"))
 
-    def said(self):
+    def printed(self):
         return (self.folder / "tracer.log").read_text()
 
     def test_a_mapping_that_becomes_another_file_after_it_was_read(self):
@@ -137,7 +137,7 @@ class Strangers(Case):
 
     def test_a_users_own_library_is_probed(self):
         tracer = Tracer(self)
-        job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "somebodys"))
+        job = self.job_of(OWNER, self.library_of(OWNER, "owners"))
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, job), 2 * 20)
@@ -146,15 +146,15 @@ class Strangers(Case):
     def test_another_users_library_is_left_out_until_its_owner_is_trusted(self):
         libraries = self.library_of(ANOTHER, "anothers")
         tracer = Tracer(self)
-        job = self.job_of(SOMEBODY, libraries, steps=1000000)
+        job = self.job_of(OWNER, libraries, steps=1000000)
         job.wait_for_steps(20)
-        wait_until(lambda: "--trust-owner" in self.said(), "the note")
+        wait_until(lambda: "--trust-owner" in self.printed(), "the note")
         checked = self.done(run("check", timeout=20))
         self.assert_says("a library of another user is left out", checked, another=ANOTHER)
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
         self.assertEqual(self.losses(tracer), {"library:not_trusted": 2})  # one per process
-        self.assert_says("how to trust a library", self.said(), another=ANOTHER)
+        self.assert_says("how to trust a library", self.printed(), another=ANOTHER)
         tracer.path.unlink()
         tracer = Tracer(self, "--trust-owner", ANOTHER)
         before = job.steps()
@@ -164,11 +164,11 @@ class Strangers(Case):
 
     def test_a_library_that_others_may_write_is_left_out(self):
         tracer = Tracer(self)
-        job = self.job_of(SOMEBODY, self.library_of(SOMEBODY, "open", mode=0o777))
+        job = self.job_of(OWNER, self.library_of(OWNER, "open", mode=0o777))
         job.wait()
         self.assertEqual(tracer.stop(), DONE)
         self.assertEqual(self.calls(tracer, job), 0)
-        self.assert_says("others may write the library", self.said(), somebody=SOMEBODY)
+        self.assert_says("others may write the library", self.printed(), owner=OWNER)
 
     def test_a_file_system_that_falls_silent(self):
         """H11: a library on a file system that answers is probed as usual. One on a file system that does not answer
@@ -194,7 +194,7 @@ class Strangers(Case):
         near.wait()
         self.assert_says("processes with a collective library", self.done(run("check", timeout=20)), remote=remote)
         self.assertEqual(tracer.stop(), DONE)
-        self.assertGreater(self.calls(tracer, far), 0, self.said())
+        self.assertGreater(self.calls(tracer, far), 0, self.printed())
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {})
 
@@ -205,7 +205,7 @@ class Strangers(Case):
         tracer = Tracer(self)
         near = Job(self, "--steps", 30, log="again")
         near.wait()
-        wait_until(lambda: "does not answer" in self.said(), "the note", seconds=8)
+        wait_until(lambda: "does not answer" in self.printed(), "the note", seconds=8)
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})
@@ -221,7 +221,7 @@ class Strangers(Case):
         tracer = Tracer(self, "--library", LIBRARIES / "libnccl.so.2")  # beside a flood it would be found too late for the first step
         stranger.stdin.write("go\n")
         stranger.stdin.flush()
-        job = self.job_of(SOMEBODY, LIBRARIES, steps=steps)
+        job = self.job_of(OWNER, LIBRARIES, steps=steps)
         job.wait_for_steps(20)
         flooded = cpu_seconds(stranger.pid) + FLOOD_SECONDS
         if tracer_stops:
@@ -236,7 +236,7 @@ class Strangers(Case):
         stranger.kill()
         self.assertEqual(tracer.stop(), DONE)
         lost = dict(tracer.rows("SELECT source, count FROM loss"))
-        # The kernel may refuse a thread's state for a moment; nothing says whose thread it was. A look finds the thread later.
+        # The kernel may refuse a thread's state for a moment; nothing shows whose thread it was. A later reading finds the thread.
         self.assertLessEqual(lost.pop("state:thread", 0), 2)
         lost.pop("library:not_trusted", None)  # the stranger's, looked at while it was killed: such a process has no user
         self.assertEqual([source for source in lost if not source.endswith(f":{NOBODY}") and source not in shared], [], lost)
@@ -256,7 +256,7 @@ class Strangers(Case):
         return lost
 
     def test_calls_without_end(self):
-        """H4: what the stranger loses is counted under its number, nobody else loses anything."""
+        """H4: what the stranger loses is counted under its number, no other user loses anything."""
         lost = self.explained_beside("calls", "calls")
         self.assertGreater(lost.get(f"share:collective:{NOBODY}", 0), 0, lost)
 

@@ -51,7 +51,7 @@ def tested(row):
 
 @contextlib.contextmanager
 def locked(path):
-    """While somebody else has this file's lock, waits."""
+    """While another process has this file's lock, waits."""
     if path is None:
         yield
         return

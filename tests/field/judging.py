@@ -5,7 +5,7 @@ import dataclasses
 import re
 
 RIGHT, SILENT, WRONG = "right", "silent", "wrong"
-LOAD = "cpu_contention"  # if a program of somebody else's had a rank's core: true on a machine that others use, and no fault of the job
+LOAD = "cpu_contention"  # if another user's program had a rank's core: true on a machine that others use, and no fault of the job
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,12 +17,12 @@ class Finds:
     evidence: str = ""  # pattern, somewhere in a line of evidence
     also: tuple = ()  # causes of further findings, at the same rank, that are right too
     live: bool = False  # it must be printed while the job runs
-    forbidden: str = ""  # pattern of what must never be said, live or at the end
+    forbidden: str = ""  # pattern of what must never be reported, live or at the end
 
 
 @dataclasses.dataclass(frozen=True)
 class Silent:
-    """Nothing is found; what the others wait for may be said while they wait, as such."""
+    """Nothing is found; what the others wait for may be reported while they wait, as such."""
     waits_for: int | None = None  # the rank that others wait for in good health
     waits_at_end: bool = False  # the recording ends while they do
     note: str = ""  # pattern that a note at the end must match
@@ -32,7 +32,7 @@ class Silent:
 @dataclasses.dataclass
 class Verdict:
     word: str
-    sentence: str  # the first finding's, or what took its place
+    sentence: str  # the first finding's, or what is there instead
     problems: list
     load: list  # what is due to other users of the machine
     delay_s: float | None  # from the fault to the first live line on it
@@ -45,7 +45,7 @@ def judge(expected, seen):
     judge_kind = judge_silence if isinstance(expected, Silent) else judge_finding
     problems = seen.failures + judge_kind(expected, seen, findings, live)
     if expected.forbidden:
-        for where, text in (("live", seen.said), ("at the end", seen.text)):
+        for where, text in (("live", seen.printed), ("at the end", seen.text)):
             if bad := re.search(rf".{{0,80}}({expected.forbidden}).{{0,40}}", text):
                 problems.append(f"{where}: '{bad[0]}'")
     problems += disagreements(findings, live)
@@ -112,12 +112,12 @@ def judge_finding(expected, seen, findings, live):
     problems += [f"also found {name_of(finding)}" for finding in findings[1:] if not follows(finding)]
     problems += [f"live {name_of(row)}" for row in live if not follows(row)]
     if expected.live and not any(is_expected(row) for row in live):
-        problems.append("not said live")
+        problems.append("not reported live")
     return problems
 
 
 def disagreements(findings, live):
-    """What was said live and never taken back must be in the report."""
+    """What was reported live and never taken back must be in the report."""
     found = {(finding["cause"], rank_of(finding)) for finding in findings}
     return [f"live and never taken back: {name_of(row)}" for row in live
             if row["ended_ns"] is None and (row["cause"], rank_of(row)) not in found]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays a case: starts its job and stalltrace, does what the case does to the job, and returns what was said."""
+"""Plays a case: starts its job and stalltrace, does what the case does to the job, and returns what was printed."""
 
 import contextlib
 import dataclasses
@@ -32,7 +32,7 @@ class Observed:
     report: dict  # explain --json
     text: str  # explain
     live: list  # rows of the table finding, as dictionaries
-    said: str  # all that was printed while the job ran (under run: at its end too), in one line
+    printed: str  # all that was printed while the job ran (under run: at its end too), in one line
     fault_ns: int | None  # when the job reported that its fault begins
     job_code: int | None  # the first that is not 0, of several jobs; None: ended by the case
     failures: list  # of the case itself: a job that did not begin, a fault that did not, no report
@@ -209,7 +209,7 @@ def under_run(case, stage, job):
     if report is NO_REPORT:
         failures.append("no findings.json")
     text = run("explain", stage.folder / "run" / "trace.db").stdout
-    return {"report": report, "text": text, "live": [], "said": one_line(log), "fault_ns": fault_ns, "job_code": code,
+    return {"report": report, "text": text, "live": [], "printed": one_line(log), "fault_ns": fault_ns, "job_code": code,
             "failures": failures}
 
 
@@ -254,5 +254,5 @@ def under_trace(case, stage, jobs):
     report = json.loads(explained.stdout) if explained.returncode == 0 else NO_REPORT
     codes = [code for _, code, _ in attended]
     return {"report": report, "text": run("explain", tracer.path).stdout, "live": live,
-            "said": one_line(stage.folder / "tracer.log"), "fault_ns": attended[0][0],
+            "printed": one_line(stage.folder / "tracer.log"), "fault_ns": attended[0][0],
             "job_code": next((code for code in codes if code), codes[0]), "failures": failures}

@@ -47,7 +47,7 @@ class Row:
 
 
 def line_of(program, code):
-    """A pattern of the place of the one line of jobs/`program` with `code`, or of the next, where a loop's body is."""
+    """A pattern of the location of the one line of jobs/`program` with `code`, or of the next, where a loop's body is."""
     lines = (JOBS / program).read_text().splitlines()
     number, = [number for number, text in enumerate(lines, 1) if code in text]
     return rf"{re.escape(program)}:({number}|{number + 1})\b"
@@ -139,12 +139,12 @@ def hang(name, expects, behaviour, victim, **more):
     return Row(name, expects, behaviour=behaviour, victim=victim, steps=10000, ends_after=HANG_SECONDS, **more)
 
 
-def stuck_in(rank, place, **more):
-    return Finds(STUCK, rank, words=place, live=True, **more)
+def stuck_in(rank, location, **more):
+    return Finds(STUCK, rank, words=location, live=True, **more)
 
 
 def faults():
-    """Of the field test, then our own. Places are of jobs/faults.py."""
+    """Of the field test, then our own. Lines are of jobs/faults.py."""
     loop = rf"busy_loop \({line_of('faults.py', 'while True:  # busy')}\)"
     fifo = rf"read_fifo \({line_of('faults.py', 'os.read(os.open')}\), reading FIFO /\S*/fifo"
     lock = rf"take_lock_twice \({line_of('faults.py', 'lock.acquire()  # again')}\)"

@@ -111,14 +111,14 @@ void record_set_up(store::RecordingWriter& writer) {
 }
 
 /// Where each rank was in Python during the stall.
-void record_looks(store::RecordingWriter& writer, int64_t stall_ns) {
+void record_samples(store::RecordingWriter& writer, int64_t stall_ns) {
   writer.accept(Stack{4, "load_batch (data.py:212)\ntrain (train.py:88)"});
   for (int rank = 0; rank < kRanks; ++rank) {
-    PythonStack look{.node_id = node_of_rank(rank), .timestamp_ns = stall_ns + kNsPerSecond, .duration_ns = kNsPerMs};
-    look.rank_pid = look.pid = look.tid = 100 + rank;
-    look.stack_id = 4;
-    look.activity = "reading FIFO /data/in";
-    writer.accept(look);
+    PythonStack sample{.node_id = node_of_rank(rank), .timestamp_ns = stall_ns + kNsPerSecond, .duration_ns = kNsPerMs};
+    sample.rank_pid = sample.pid = sample.tid = 100 + rank;
+    sample.stack_id = 4;
+    sample.activity = "reading FIFO /data/in";
+    writer.accept(sample);
   }
 }
 
@@ -158,7 +158,7 @@ void record(const std::string& path) {
     }
   }
   record_set_up(*writer);
-  record_looks(*writer, stall_ns);
+  record_samples(*writer, stall_ns);
   for (int i = 0; i < 20; ++i) {
     const int64_t at = stall_ns + i * 100 * kNsPerMs;
     TcpEvent event{.event_id = make_event_id(5, static_cast<uint64_t>(1000 + i)), .node_id = 5, .timestamp_ns = at};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fuzzes the reading of an exception's frames, whose memory root's kernel side copied out of anybody's process. The
+// Fuzzes the reading of an exception's frames, whose memory root's kernel side copied out of any user's process. The
 // input: CPython's minor version, the depth (2 bytes), the type's name, then a frame each: its slot, four addresses, a
 // line, an instruction (4 bytes each), and four pieces of memory; pieces have their size before them (2 bytes).
 #include <algorithm>

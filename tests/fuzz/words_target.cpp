@@ -25,7 +25,7 @@ using fuzz::require;
 namespace {
 
 template <typename T>
-bool is_said(const Result<T>& result) {
+bool holds_value(const Result<T>& result) {
   require(result.has_value() || !result.error().what.empty());
   return result.has_value();
 }
@@ -34,7 +34,7 @@ void read_nodes(std::string_view text) {
   if (text.find('@') != std::string_view::npos || text.find("slurm") != std::string_view::npos) {
     return;  // they would read a file, or the environment
   }
-  if (const auto nodes = fleet::parse_node_list(text); is_said(nodes)) {
+  if (const auto nodes = fleet::parse_node_list(text); holds_value(nodes)) {
     require(!nodes->empty() && nodes->size() <= 16'384);
     for (const fleet::NodeAddress& node : *nodes) {
       require(!node.host.empty() && !node.shown().empty());
@@ -43,7 +43,7 @@ void read_nodes(std::string_view text) {
 }
 
 void read_lab_fault(std::string_view text) {
-  if (const auto fault = lab::parse_fault(text); is_said(fault)) {
+  if (const auto fault = lab::parse_fault(text); holds_value(fault)) {
     require(!fault->cause.empty() && fault->rank.value_or(0) >= 0 && fault->start_ns.value_or(0) >= 0 &&
             fault->duration_ns.value_or(1) > 0 && fault->every_ns.value_or(1) > 0 && fault->pulse_ns.value_or(1) > 0);
   }
@@ -51,7 +51,7 @@ void read_lab_fault(std::string_view text) {
 
 void read_simulated_fault(std::string_view text) {
   const simulation::JobOptions job;
-  if (const auto fault = simulation::parse_fault(text, job); is_said(fault)) {
+  if (const auto fault = simulation::parse_fault(text, job); holds_value(fault)) {
     require(fault->rank >= 0 && fault->rank < job.ranks() && std::isfinite(fault->ms) && fault->ms >= 0 &&
             fault->every > 0 && std::isfinite(fault->factor) && fault->from <= fault->to);
   }
@@ -60,8 +60,8 @@ void read_simulated_fault(std::string_view text) {
 void read_shape(std::string_view text) {
   simulation::JobOptions job;
   const size_t blank = text.find(' ');
-  if (is_said(simulation::apply_shape(text.substr(0, blank), job)) && blank != std::string_view::npos &&
-      is_said(simulation::apply_parallel(text.substr(blank + 1), job))) {
+  if (holds_value(simulation::apply_shape(text.substr(0, blank), job)) && blank != std::string_view::npos &&
+      holds_value(simulation::apply_parallel(text.substr(blank + 1), job))) {
     require(job.tensor > 0 && job.stages > 0 && job.ranks() % (job.tensor * job.stages) == 0);
   }
 }
@@ -70,19 +70,19 @@ using Reader = void (*)(std::string_view);
 constexpr Reader kReaders[] = {
     [](std::string_view text) {
       const auto value = parse_duration_ns(text);
-      require(!is_said(value) || *value >= 0);
+      require(!holds_value(value) || *value >= 0);
     },
     [](std::string_view text) {
       const auto value = parse_size_bytes(text);
-      require(!is_said(value) || *value >= 0);
+      require(!holds_value(value) || *value >= 0);
     },
-    [](std::string_view text) { (void)is_said(parse_integer(text)); },
-    [](std::string_view text) { (void)is_said(parse_time_point(text)); },
+    [](std::string_view text) { (void)holds_value(parse_integer(text)); },
+    [](std::string_view text) { (void)holds_value(parse_time_point(text)); },
     [](std::string_view text) { (void)parse_event_id(text); },
     [](std::string_view text) { (void)parse_endpoint(text); },
     [](std::string_view text) {
       const auto where = serve::parse_listen_address(text);
-      require(!is_said(where) || !where->address.empty());
+      require(!holds_value(where) || !where->address.empty());
     },
     [](std::string_view text) { (void)fleet::parse_hosts(text); },
     [](std::string_view text) { require(printable(printable(text)) == printable(text)); },

@@ -17,7 +17,7 @@ class Autopsy(Case):
         self.need_root()
 
     def look(self, job, *words):
-        """The verdict on the job, of two looks a second apart."""
+        """The verdict on the job, of two snapshots a second apart."""
         pids = ",".join(str(job.pid(rank)) for rank in range(job.ranks))
         verdict, = json.loads(self.done(run("autopsy", "--json", "--seconds", 1, "--pid", pids, *words)))["jobs"]
         self.assertEqual(verdict["ranks"], job.ranks)

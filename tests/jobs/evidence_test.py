@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The places where `stalltrace run` puts profiler files and the plugin, and its output when there are none."""
+"""The folders where `stalltrace run` puts profiler files and the plugin, and its output when there are none."""
 
 import os
 import pathlib
@@ -69,7 +69,7 @@ class Memory(Evidence):
                 self.out = self.folder / f"run{len(words)}"
                 job = Launcher(self.folder, "--steps", 100, "--step-ms", 20)
                 self.start(*words, "--", *job.words)
-                wait_until(lambda: "profiler files to" in self.errors.read_text(), "the place")
+                wait_until(lambda: "profiler files to" in self.errors.read_text(), "the folder")
                 memory = self.memory()
                 self.assertEqual((memory.parent, memory.stat().st_mode & 0o777), (SHARED, 0o700))
                 wait_until(lambda: len(self.rings(memory)) == 2, "the profiler files")
@@ -105,9 +105,9 @@ class Memory(Evidence):
         self.assertIsNone(self.process.poll(), "the job goes on")
         self.process.kill()
         self.process.wait(timeout=10)
-        for place in (self.memory(), self.out / "profiler"):
-            recording = self.folder / f"{place.name}.db"
-            self.done(run("import", *(place / name for name in self.rings(place)), "--out", recording))
+        for folder in (self.memory(), self.out / "profiler"):
+            recording = self.folder / f"{folder.name}.db"
+            self.done(run("import", *(folder / name for name in self.rings(folder)), "--out", recording))
             self.assertIn("2 ranks", self.done(run("explain", recording)))
         result = run("run", "--no-trace", "--out", self.folder / "next", "--", "true")
         self.assertNotIn(str(self.memory()), result.stderr, "its job lives")
@@ -213,14 +213,14 @@ class Loading(Evidence):
         self.assert_not_says("no profiler file", words)
         self.assertEqual(len(self.rings(kept / "profiler")), 2)
 
-    def test_nowhere_to_load_code_from_is_said_and_the_job_runs(self):
+    def test_nowhere_to_load_code_from_is_reported_and_the_job_runs(self):
         self.need_root()
         disk = self.folder / "disk"
         disk.mkdir()
         self.out = disk / "run"
         prefix = self.mounted(f"mount -t tmpfs -o noexec none {disk}", f"mount --bind {BUILD} {BUILD}",
-                              *(f"mount --rbind {place} {place} && mount -o remount,bind,noexec {place}"
-                                for place in ("/tmp", "/var/tmp", "/dev/shm")), f"export TMPDIR={disk}")
+                              *(f"mount --rbind {folder} {folder} && mount -o remount,bind,noexec {folder}"
+                                for folder in ("/tmp", "/var/tmp", "/dev/shm")), f"export TMPDIR={disk}")
         words = self.run_job("--no-trace", prefix=prefix)
         self.assert_says("no plugin can be loaded", words)
         self.assert_not_says("no profiler file appeared", words)
@@ -236,7 +236,7 @@ class Loading(Evidence):
         self.assertLessEqual(len(str(plugin)), 254)
         self.assertFalse(plugin.parent.exists(), "it goes with the run")
 
-    def test_an_nccl_that_loads_no_plugin_is_said_to_be_looked_at(self):
+    def test_an_nccl_that_loads_no_plugin_is_reported(self):
         words = self.run_job("--no-trace", wrap=("env", "NCCL_PROFILER_PLUGIN=none"))
         self.assert_says("no profiler file appeared", words)
         self.assert_says("NCCL logs show which", words, out=self.out)

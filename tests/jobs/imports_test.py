@@ -11,7 +11,7 @@ from stalltrace import Case, run
 PYTHON = "/usr/bin/python3"  # which has PyTorch
 
 # In a network namespace of its own, whose loopback has segments of a network's size: 4 MB over one connection, of which the firewall
-# drops 2 % of the segments behind the place where packets are captured.
+# drops 2 % of the segments behind the point where packets are captured.
 NETWORK = """
 set -e
 ip link set dev lo up mtu 1500 gso_max_segs 1

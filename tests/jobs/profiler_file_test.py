@@ -229,17 +229,17 @@ class ProfilerFile(Case):
         self.need_root()
         job = RecordedJob(self, "--steps", 3)
         job.wait()
-        place = self.folder / "nobody"
-        place.mkdir(mode=0o777)
-        place.chmod(0o777)
+        folder = self.folder / "unprivileged"
+        folder.mkdir(mode=0o777)
+        folder.chmod(0o777)
         copies = []
         for profiler_file in job.files():
-            copy = place / profiler_file.name
+            copy = folder / profiler_file.name
             copy.write_bytes(profiler_file.read_bytes())
             copy.chmod(0o644)
             copies.append(copy)
-        self.done(run_as_nobody(place, "import", *copies, "--out", place / "rings.db"))
-        self.assertIn("Healthy", self.done(run_as_nobody(place, "explain", place / "rings.db")))
+        self.done(run_as_nobody(folder, "import", *copies, "--out", folder / "rings.db"))
+        self.assertIn("Healthy", self.done(run_as_nobody(folder, "explain", folder / "rings.db")))
 
     def test_what_is_no_profiler_file_is_refused_in_one_line(self):
         odd = self.folder / "odd.profiler"

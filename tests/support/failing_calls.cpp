@@ -209,8 +209,8 @@ class Calls {
     if (is_new) {
       known->second = linker_of(pid);
     }
-    const uint64_t place = call.data.instruction_pointer;
-    if (place >= known->second.first && place < known->second.second) {
+    const uint64_t address = call.data.instruction_pointer;
+    if (address >= known->second.first && address < known->second.second) {
       return false;
     }
     if (error_ == EINTR && call.data.nr == SYS_write && call.data.args[0] <= STDERR_FILENO) {

@@ -180,8 +180,8 @@ def problem(scenario, plain, outcome, error):
         return "an interruption changed something"
     if outcome.code == 1 and plain.code != 1 and len(lines) < 1:
         return "no line says why"
-    said = outcome.err.strip() or re.search(r'\n  note |"notes": \[\n', outcome.out)
-    if outcome.code == plain.code and not scenario.varies and outcome.out != plain.out and not said:
+    explained = outcome.err.strip() or re.search(r'\n  note |"notes": \[\n', outcome.out)
+    if outcome.code == plain.code and not scenario.varies and outcome.out != plain.out and not explained:
         return "it printed something else, and no line says why"
     beside = {name + suffix for name in plain.left for suffix in ("-wal", "-shm", "-journal")} if outcome.code == 1 else set()
     extra = outcome.left - plain.left - beside - ({"run"} if scenario.job else set())

@@ -65,20 +65,20 @@ class McpClient:
                     pass
 
 
-def problems(value, schema, place=""):
+def problems(value, schema, path=""):
     """What in `value` does not match the schema, or has none: one line each."""
     kind = schema.get("type")
     if kind and (not isinstance(value, TYPES[kind]) or (isinstance(value, bool) and kind != "boolean")):
-        return [f"{place}: {value!r} is no {kind}"]
+        return [f"{path}: {value!r} is no {kind}"]
     found = []
     if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{place}: {value!r} is none of {schema['enum']}")
+        found.append(f"{path}: {value!r} is none of {schema['enum']}")
     if isinstance(value, dict) and "properties" in schema:
-        found += [f"{place}: no {name}" for name in schema.get("required", []) if name not in value]
+        found += [f"{path}: no {name}" for name in schema.get("required", []) if name not in value]
         for name, member in value.items():
             known = schema["properties"].get(name)
-            found += problems(member, known, f"{place}.{name}") if known is not None else [f"{place}: {name} is in no schema"]
+            found += problems(member, known, f"{path}.{name}") if known is not None else [f"{path}: {name} is in no schema"]
     if isinstance(value, list):
         for number, item in enumerate(value):
-            found += problems(item, schema.get("items", {}), f"{place}[{number}]")
+            found += problems(item, schema.get("items", {}), f"{path}[{number}]")
     return found

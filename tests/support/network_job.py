@@ -99,7 +99,7 @@ class NetworkJob:
         return self.log(rank).read_text().count("\n") if self.log(rank).exists() else 0
 
     def wait_for_steps(self, more=5, seconds=30):
-        """Until each rank has done so many more."""
+        """Until each rank has done `more` steps more."""
         wanted = [self.steps(rank) + more for rank in range(self.ranks)]
         wait_until(lambda: all(self.steps(rank) >= wanted[rank] for rank in range(self.ranks)), f"{more} steps", seconds)
 

@@ -44,5 +44,5 @@ def start_tracer(program, *words, log, seconds=30):
             return process
     process.kill()
     process.wait()
-    with open(log, encoding="utf-8", errors="replace") as said:
-        raise RuntimeError(f"the tracer is not ready: {said.read()}")
+    with open(log, encoding="utf-8", errors="replace") as output:
+        raise RuntimeError(f"the tracer is not ready: {output.read()}")

@@ -9,7 +9,7 @@ AS_NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"
 
 
 def copy_for_nobody(folder):
-    program = folder / "stalltrace-for-nobody"
+    program = folder / "stalltrace-unprivileged"
     if not program.exists():
         shutil.copy(PROGRAM, program)
         program.chmod(0o755)

@@ -63,7 +63,7 @@ TEST(Draws, ARoundTriesEverySetting) {
   }
 }
 
-TEST(Draws, EveryFaultCanBeAskedForAndPlacesDiffer) {
+TEST(Draws, EveryFaultCanBeAskedForAndLocationsDiffer) {
   std::map<std::string, std::set<int>> ranks;
   for (int64_t number = 0; number < 12 * round_size(); ++number) {
     const Draw drawn = draw(5, number, kNccl).value();

@@ -47,7 +47,7 @@ TEST(Names, ALossIntoANodeIsTheNodesOrThatOfALinkIntoIt) {
   EXPECT_TRUE(names(at_rank("host_drop", 2), fault("host_drop", 2)));
 }
 
-TEST(Names, ALinkIsThatLinkAndNobodysFault) {
+TEST(Names, ALinkIsThatLinkAndNoRanksFault) {
   const TrueFault link = fault("packet_loss", 2, "link", FaultLink{1, 2});
   EXPECT_TRUE(names(at_link("packet_loss", 1, 2), link));
   EXPECT_FALSE(names(at_link("packet_loss", 2, 1), link));
@@ -110,7 +110,7 @@ TEST(Score, SilenceAboutWhatCostNothing) {
   EXPECT_EQ(silent.verdict, DrawVerdict::kCostless);
   EXPECT_EQ(silent.faults.at(0).cost_ms, 249);
   EXPECT_EQ(score(loss, {}, 250).verdict, DrawVerdict::kAbstained);
-  EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "nobody knows what it cost";
+  EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "what it cost is not known";
   EXPECT_EQ(score(loss, {at_rank("unknown", 1)}, 10).verdict, DrawVerdict::kAbstained);
   EXPECT_EQ(score(loss, {at_rank("late_rank", 1)}, 10).verdict, DrawVerdict::kWrong);
   EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, 10).verdict, DrawVerdict::kRight);

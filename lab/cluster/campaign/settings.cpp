@@ -13,7 +13,7 @@ namespace {
 /// Links with a rate: half of it is the quiet dose of slow_link.
 constexpr std::string_view kLinks = "--link-mbit 400";
 
-/// Small messages fit into the sockets' buffers, so that nobody waits for the missing half.
+/// Small messages fit into the sockets' buffers, so that no rank waits for the missing half.
 constexpr std::string_view kLargeMessages = "--elements 262144";
 
 /// Many messages of a few packets: a lost packet is often the last of one, and costs a timeout.

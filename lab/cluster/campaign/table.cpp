@@ -31,7 +31,7 @@ struct Counts {
   std::array<int64_t, 5> verdicts{};  // by DrawVerdict
   std::vector<double> latencies_ms;
   int64_t live_false = 0;           // draws in which an agent reported something false
-  std::vector<double> cost_errors;  // (said - true) / true
+  std::vector<double> cost_errors;  // (reported - true) / true
   std::vector<double> seconds;
 
   [[nodiscard]] int64_t of(DrawVerdict verdict) const { return verdicts[static_cast<size_t>(verdict)]; }
@@ -151,7 +151,7 @@ std::string settings_table(const BySetting& settings) {
 }
 
 std::string confusion_table(const Confusion& confusion) {
-  std::string table = "| injected | said |\n| --- | --- |\n";
+  std::string table = "| injected | reported |\n| --- | --- |\n";
   for (const auto& [cause, reported] : confusion) {
     std::vector<std::string> words;
     for (const auto& [name, count] : reported) {

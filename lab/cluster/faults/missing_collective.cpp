@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 6> kDoing = {"input", "compute", "recv", 
 constexpr std::array kParameters = {
     FaultParameter{
         "doing", "input", 0, 0, kDoing,
-        "instead: wait for input, compute, receive what nobody sends; stage: away from its stage of a "
+        "instead: wait for input, compute, receive what no rank sends; stage: away from its stage of a "
         "pipeline, with `-- --stages 1`; send: it and its neighbour both send first, with `-- --exchange 1`; "
         "order: two communicators in the other order, with `-- --mix 1`"},
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A partition: no TCP packet gets through, as when a cable is pulled or a route is lost, and nobody is notified.
+// A partition: no TCP packet gets through, as when a cable is pulled or a route is lost, and neither end is notified.
 #include <array>
 
 #include "lab/cluster/faults/drop.h"

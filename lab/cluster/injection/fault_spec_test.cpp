@@ -67,7 +67,7 @@ TEST(FaultSpec, NoneAndRandom) {
 
 struct BadCase {
   const char* text;
-  const char* says;
+  const char* message;
 };
 
 class BadFault : public testing::TestWithParam<BadCase> {};
@@ -76,7 +76,7 @@ TEST_P(BadFault, IsAUsageErrorThatNamesTheMistake) {
   const auto spec = parse_fault(GetParam().text);
   ASSERT_FALSE(spec);
   EXPECT_EQ(spec.error().kind, ErrorKind::kUsage);
-  EXPECT_NE(spec.error().what.find(GetParam().says), std::string::npos) << spec.error().what;
+  EXPECT_NE(spec.error().what.find(GetParam().message), std::string::npos) << spec.error().what;
   EXPECT_FALSE(spec.error().remedy.empty() && spec.error().what.find("not") == std::string::npos);
 }
 

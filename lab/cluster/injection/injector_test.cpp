@@ -45,13 +45,13 @@ class InjectorOfLateRank : public testing::Test {
 
   Result<Injector> make(const std::string& fault) {
     const std::vector<FaultSpec> specs = {parse_fault(fault).value()};
-    return Injector::make(specs, nodes_, 30, 1, [this](std::string_view line) { said_.emplace_back(line); });
+    return Injector::make(specs, nodes_, 30, 1, [this](std::string_view line) { lines_.emplace_back(line); });
   }
   [[nodiscard]] std::string slow() const { return read_file(nodes_[1].slow_file).value_or("absent"); }
 
   std::string folder_;
   std::vector<VirtualNode> nodes_;
-  std::vector<std::string> said_;
+  std::vector<std::string> lines_;
 };
 
 TEST_F(InjectorOfLateRank, BeginsAThirdIntoTheRunAndEndsWithIt) {
@@ -72,7 +72,7 @@ TEST_F(InjectorOfLateRank, BeginsAThirdIntoTheRunAndEndsWithIt) {
   ASSERT_EQ(truths[0].intervals.size(), 1U);
   EXPECT_GE(truths[0].intervals[0].from_ns, before_ns);
   EXPECT_GT(truths[0].intervals[0].to_ns, truths[0].intervals[0].from_ns);
-  EXPECT_EQ(said_.size(), 2U);
+  EXPECT_EQ(lines_.size(), 2U);
 }
 
 TEST_F(InjectorOfLateRank, KeepsToStartAndDuration) {

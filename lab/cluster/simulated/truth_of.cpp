@@ -8,7 +8,7 @@
 namespace stalltrace::lab {
 namespace {
 
-/// Nobody looks at a process's exit after the end of the recordings.
+/// No agent sees a process's exit after the end of the recordings.
 std::optional<ExitStatus> status_of(const simulation::RankHistory& rank) {
   if (!rank.exit_ns) {
     return std::nullopt;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the practice cluster's NCCL launches on a stream in place of a kernel: work of the device that somebody else
+ * What the practice cluster's NCCL launches on a stream in place of a kernel: work of the device that another thread
  * does and ends. The real library has no such functions. */
 #ifndef LAB_KERNEL_H_
 #define LAB_KERNEL_H_

@@ -109,7 +109,7 @@ TEST(AsyncError, APeerThatLeavesIsARemoteError) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     EXPECT_EQ(error, ncclRemoteError);
-    EXPECT_EQ(cudaStreamQuery(rank.stream()), cudaErrorNotReady) << "it waits until somebody aborts";
+    EXPECT_EQ(cudaStreamQuery(rank.stream()), cudaErrorNotReady) << "it waits for an abort";
     EXPECT_EQ(ncclAllReduce(data.data(), data.data(), 1, ncclFloat32, ncclSum, rank.comm(), rank.stream()),
               ncclRemoteError);
     EXPECT_EQ(ncclCommAbort(rank.comm()), ncclSuccess);
@@ -223,10 +223,10 @@ TEST(DebugLog, HasTheFormOfTheRealOne) {
   EXPECT_NE(text.str().find("[0] NCCL INFO AllReduce: opCount 0 sendbuff 0x"), std::string::npos) << text.str();
   EXPECT_NE(text.str().find(" count 3 datatype 7 op 0 root 0 comm 0x"), std::string::npos);
   EXPECT_NE(text.str().find(" [nranks=1] stream "), std::string::npos);
-  const std::string said = "said commId 0x";
-  const size_t at = text.str().find(said);
+  const std::string prefix = "reported commId 0x";
+  const size_t at = text.str().find(prefix);
   ASSERT_NE(at, std::string::npos);
-  const std::string hash = text.str().substr(at + said.size(), text.str().find('\n', at) - at - said.size());
+  const std::string hash = text.str().substr(at + prefix.size(), text.str().find('\n', at) - at - prefix.size());
   EXPECT_NE(text.str().find("rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 1000 commId 0x" + hash + " - Init COMPLETE"),
             std::string::npos)
       << text.str();
@@ -244,7 +244,7 @@ TEST(DebugLog, DISABLED_Child) {
     rank.synchronize();
   }
   FILE* log = std::fopen(std::getenv("NCCL_DEBUG_FILE"), "a");
-  std::fprintf(log, "said commId 0x%llx\n", hash_of(id));
+  std::fprintf(log, "reported commId 0x%llx\n", hash_of(id));
   std::fclose(log);
 }
 

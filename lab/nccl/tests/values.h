@@ -164,7 +164,7 @@ inline double reduced(ncclDataType_t type, ncclRedOp_t op, int nranks, size_t i)
   return whole ? std::trunc(value / nranks) : value / nranks;
 }
 
-/// How far a result may be from the exact one: half a unit in the last place of an average, nothing otherwise.
+/// How far a result may be from the exact one: half a unit in the last digit of an average, nothing otherwise.
 inline double tolerance(ncclDataType_t type, ncclRedOp_t op) {
   if (op != ncclAvg) {
     return 0;

@@ -24,7 +24,7 @@ static_assert(sizeof(BootstrapHandle) <= NCCL_UNIQUE_ID_BYTES);
 /// Starts the root thread ("NCCL BootstrapR"), which ends once all ranks have checked in, and makes its id.
 ncclResult_t start_root(const Interface& interface, ncclUniqueId* id);
 
-/// One rank's place in the control ring. Used by one thread at a time.
+/// One rank's position in the control ring. Used by one thread at a time.
 class Bootstrap {
  public:
   /// Checks in with the id's root; returns when all ranks have.

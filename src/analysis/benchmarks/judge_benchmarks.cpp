@@ -109,7 +109,7 @@ void add_failures(Run& run) {
   if (!run.row.problem.empty()) {
     summary.remarks.push_back("it reported: " + run.row.problem);
   } else if (run.row.failed && summary.wrong_results == 0) {
-    summary.remarks.emplace_back("its summary says FAILED");
+    summary.remarks.emplace_back("its summary has FAILED");
   }
   if (!run.row.ended) {
     const std::string asked = run.row.most_bytes > summary.largest_bytes

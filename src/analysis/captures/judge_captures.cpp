@@ -131,7 +131,7 @@ class Capture {
     if (all < kLeastRetransmits) {
       return;
     }
-    const auto say = [&](const auto& hosts, std::string_view way) {
+    const auto add_note = [&](const auto& hosts, std::string_view way) {
       for (const auto& [host, peers] : hosts) {
         int64_t count = 0;
         int64_t most = 0;
@@ -150,8 +150,8 @@ class Capture {
         }
       }
     };
-    say(to, "to");
-    say(from, "from");
+    add_note(to, "to");
+    add_note(from, "from");
   }
 
   [[nodiscard]] SmallerArrived smaller_arrived(const PacketFlow& stuck) const {

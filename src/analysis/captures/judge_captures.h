@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What packet captures show: connections that repeat what nobody acknowledges, only full-size segments that get lost,
+// What packet captures show: connections that repeat what is not acknowledged, only full-size segments that get lost,
 // retransmissions and the host that they have in common, receivers that do not read, resets.
 #pragma once
 

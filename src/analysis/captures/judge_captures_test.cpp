@@ -27,7 +27,7 @@ PacketFlow flow(int number, int from, int to) {
   return row;
 }
 
-/// So many segments of it were sent again.
+/// The flow, with `segments` of its segments sent again.
 PacketFlow again(PacketFlow row, int64_t segments) {
   row.retransmits = segments;
   row.retransmitted_bytes = segments * 1448;

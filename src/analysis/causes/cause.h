@@ -88,8 +88,8 @@ struct CauseRule {
   bool ends_jobs = false;
   /// Where the culprit was in its Python program is part of the summary, not only of the evidence.
   bool python_location_in_summary = false;
-  /// Optional. Changes a finding in whose time ranks were not recorded, as in a live look on one node; `unrecorded` is
-  /// the report's note on them.
+  /// Optional. Changes a finding in whose time ranks were not recorded, as in `trace --live` on one node; `unrecorded`
+  /// is the report's note on them.
   void (*seen_in_part)(const std::string& unrecorded, Finding& finding) = nullptr;
   /// Used only if no other rule applies: its findings name no cause.
   bool fallback = false;

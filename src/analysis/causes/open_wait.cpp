@@ -54,7 +54,7 @@ std::vector<MemberIndex> waiting_in(const AnalysisContext& context, const CauseG
   return inside;
 }
 
-/// The awaited rank was asked to end after another one had failed, or nobody had: that it did not come any more proves
+/// The awaited rank was asked to end after another one had failed, or none had: that it did not come any more proves
 /// nothing. But where another one gave up waiting for it, it does.
 bool ended_by_another(const AnalysisContext& context, const CauseGroup& group) {
   if (group.location.culprit == kNoMember) {
@@ -66,7 +66,7 @@ bool ended_by_another(const AnalysisContext& context, const CauseGroup& group) {
   }
   const std::vector<MemberIndex> inside = waiting_in(context, group);
   const std::vector<Member>& members = context.cluster.members();
-  bool nobody_failed = true;
+  bool no_rank_failed = true;
   for (size_t index = 0; index < members.size(); ++index) {
     const Member& other = members[index];
     // A time-out ends a rank by an exit code, or by abort().
@@ -76,9 +76,9 @@ bool ended_by_another(const AnalysisContext& context, const CauseGroup& group) {
         failed_by_itself(other)) {
       return true;
     }
-    nobody_failed = nobody_failed && (other.attempt != awaited.attempt || !failed_by_itself(other));
+    no_rank_failed = no_rank_failed && (other.attempt != awaited.attempt || !failed_by_itself(other));
   }
-  return nobody_failed;
+  return no_rank_failed;
 }
 
 }  // namespace

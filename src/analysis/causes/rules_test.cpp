@@ -35,7 +35,7 @@ TEST(JoinAwaited, OnlyRanksThatWereAwaitedAtOneTime) {
   }
 }
 
-TEST(JoinAwaited, WhereNobodyWasAwaitedOnlyIfItWasThen) {
+TEST(JoinAwaited, WhereNoRankWasAwaitedOnlyIfItWasThen) {
   const LoadedJob job(small_job_rows());
   const Stall hang = slow_transfer(job, seconds(100, 110));
   const Stall inside = slow_transfer(job, seconds(102, 104));

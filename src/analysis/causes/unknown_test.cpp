@@ -109,7 +109,7 @@ TEST(Unknown, RanksThatWereNotRecordedAreNamedAsTheEvidenceThatIsMissing) {
   }
 }
 
-/// Step `slow` takes all ranks so much longer, and nothing shows why.
+/// Step `slow` takes all ranks `longer_ns` longer, and nothing shows why.
 Report report_of_slow_step(int64_t slow, int64_t longer_ns) {
   Ending ending;
   ending.call = [=](int, int64_t step, Collective& call) {
@@ -159,7 +159,7 @@ TEST(Unknown, AFirstCollectiveThatNeverEndsIsReportedWhenConnectingWouldHaveEnde
   EXPECT_EQ(report.findings[0].severity, Severity::kCritical);
 }
 
-/// Rank 1 is late for nine seconds in all; then nobody comes out of the last call, for much less, and nothing shows
+/// Rank 1 is late for nine seconds in all; then no rank comes out of the last call, for much less, and nothing shows
 /// why.
 TEST(Unknown, AHangIsNoDetailOfWhatCostMore) {
   constexpr int64_t kLateNs = 150 * kNsPerMs;

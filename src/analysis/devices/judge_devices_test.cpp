@@ -206,7 +206,7 @@ TEST(DeviceErrors, ProcessesThatWereEndedForLackOfMemory) {
   EXPECT_THAT(report.notes, testing::Contains(testing::HasSubstr("pid 5 on node3")));
 }
 
-TEST(DeviceErrors, ALogWithoutAnyIsSaid) {
+TEST(DeviceErrors, ALogWithoutAnyIsReported) {
   Incident incident;
   const Report report = incident.explained();
   EXPECT_TRUE(report.findings.empty());

@@ -67,7 +67,7 @@ constexpr std::array kMeanings{
     XidMeaning{148, XidClass::kDevice, "NVLink error (NVLPW)", kLink, true},
     XidMeaning{149, XidClass::kDevice, "NVLink error (NETIR)", kLink, true},
     XidMeaning{150, XidClass::kDevice, "NVLink error (MSE)", kLink, true},
-    XidMeaning{154, XidClass::kNotice, "the driver says which recovery the GPU needs", kLookAtOthers},
+    XidMeaning{154, XidClass::kNotice, "the driver reports which recovery the GPU needs", kLookAtOthers},
 };
 static_assert(std::ranges::is_sorted(kMeanings, {}, &XidMeaning::number));
 

@@ -48,7 +48,7 @@ class Flows {
   [[nodiscard]] FlowIndex find(NodeId node, uint64_t cookie) const;
   /// The flows that a rank sends on, ascending.
   [[nodiscard]] std::span<const FlowIndex> of(MemberIndex owner) const;
-  /// The flows that any of `owners` sends on, ascending. With many owners it costs no more than a look at all flows.
+  /// The flows that any of `owners` sends on, ascending. With many owners it costs no more than reading all flows.
   [[nodiscard]] std::vector<FlowIndex> of(std::span<const MemberIndex> owners) const;
 
  private:

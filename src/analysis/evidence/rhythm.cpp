@@ -69,7 +69,7 @@ void find_period(std::span<const RhythmStall> stalls, int64_t instances, Rhythm&
   }
 }
 
-/// The chance that so many random instances lie in a part of all of them.
+/// The chance that `stalls` random instances lie in a part of all of them.
 double chance_of_part(int64_t part, int64_t all, size_t stalls) {
   return std::pow(static_cast<double>(part) / static_cast<double>(all), static_cast<double>(stalls));
 }

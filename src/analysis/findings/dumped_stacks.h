@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a culprit was when somebody ran py-spy on it.
+// Where a culprit was when py-spy was run on it.
 #pragma once
 
 #include <vector>

@@ -79,7 +79,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
   const std::string value = format_duration(verdict.value_ns);
   const std::string limit = format_duration(verdict.limit_ns);
   const bool unknown = verdict.part == StallPart::kTransfer && !open && !enough;
-  const std::string_view since = unknown ? ", since too few of its kind are known to say what is usual" : "";
+  const std::string_view since = unknown ? ", since too few of its kind are known to show what is usual" : "";
   switch (verdict.reason) {
     case VerdictReason::kTooLong:
       return fmt::format("{}; over {} is a stall{}", what, limit, since);
@@ -92,7 +92,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
     case VerdictReason::kBelowLimit:
       return fmt::format("{}; only over {} is a {}{}", what, limit, hang ? "hang" : "stall", since);
     case VerdictReason::kNoBaseline:
-      return fmt::format("{}; only over {} is a stall, since too few calls of the pair are known to say what is usual",
+      return fmt::format("{}; only over {} is a stall, since too few calls of the pair are known to show what is usual",
                          what, limit);
     case VerdictReason::kWarmingUp:
       return fmt::format("{}; of the first of a communicator, only over {} is a stall", what, limit);
@@ -100,7 +100,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
       return fmt::format("{}, which is usual for this pair: only over {} is a stall", what, limit);
     case VerdictReason::kClockUncertain:
       return fmt::format("{} by clocks of hosts that cannot be compared: who came last is not known", what);
-    case VerdictReason::kNobodyWaited:
+    case VerdictReason::kNoRankWaited:
       return fmt::format("{}, but no rank was inside any more when it came", what);
     case VerdictReason::kInBatch:
       return fmt::format(
@@ -111,7 +111,7 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
       return fmt::format("{}, but from one synchronisation to the next the step took no longer than usual", what);
     case VerdictReason::kStepUnknown:
       return fmt::format(
-          "{} by the end of a synchronisation of several calls; too few such steps are known to say what is usual{}",
+          "{} by the end of a synchronisation of several calls; too few such steps are known to show what is usual{}",
           what,
           verdict.value_ns <= verdict.limit_ns ? fmt::format(", and only more than {} counts as a stall", limit) : "");
     case VerdictReason::kInPreviousCall:

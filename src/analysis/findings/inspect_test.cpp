@@ -123,7 +123,7 @@ TEST(Inspect, AHangSaysWhoDidNotCome) {
   EXPECT_EQ(chosen_of(*absent)->cause, Cause::kMissingCollective);
 }
 
-TEST(Inspect, AStallOutsideOfTheRangeIsSaidToBeThere) {
+TEST(Inspect, AStallOutsideOfTheRangeIsReportedToBeThere) {
   MemorySource source;
   small_job::fill(source, small_job::hang({2}));
   const EventId call = small_job::call_of(0, small_job::kSteps - 1).event_id;

@@ -25,7 +25,7 @@ constexpr size_t kRanksNamed = 3;  // more at one location are counted
 constexpr size_t kLocationsReported = 6;
 
 /// A row on the common clock.
-struct Look {
+struct Sample {
   MemberIndex member = kNoMember;
   Interval time;
   const PythonStack* row = nullptr;
@@ -65,7 +65,7 @@ std::string doing_in(const PythonStack& row) {
 
 /// Where one rank was in its samples, as text.
 struct Seen {
-  size_t looks = 0;      // samples with frames
+  size_t samples = 0;    // samples with frames
   size_t agreed = 0;     // of these, samples at the location
   std::string location;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
   std::string problem;
@@ -75,15 +75,15 @@ class Locations {
  public:
   Locations(const Cluster& cluster, const Frames& frames) : cluster_(cluster), frames_(frames) {}
 
-  /// `looks`: samples of this rank and its descendants, in time order. `awaited`: the others wait for it.
-  [[nodiscard]] Seen seen_of(const std::vector<const Look*>& looks, bool awaited) const {
+  /// `samples`: samples of this rank and its descendants, in time order. `awaited`: the others wait for it.
+  [[nodiscard]] Seen seen_of(const std::vector<const Sample*>& samples, bool awaited) const {
     Seen seen;
     using Key = std::tuple<std::string, std::string>;
     Votes<Key> locations;
     std::map<Key, Votes<std::string>> lines;
     std::map<Key, Votes<std::string>> doings;
-    for (size_t i = 0; i < looks.size(); ++i) {
-      const PythonStack& row = *looks[i]->row;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const PythonStack& row = *samples[i]->row;
       if (row.pid != row.rank_pid) {
         continue;
       }
@@ -92,14 +92,14 @@ class Locations {
         seen.problem = row.problem;
         continue;
       }
-      ++seen.looks;
+      ++seen.samples;
       const PythonLocation location = location_in(frames->second);
       const PythonFrame& named = awaited ? *location.own : *location.called;
       const Key key{named.function, location.own->file};
       locations.add(key);
       lines[key].add(awaited ? awaited_text(location) : waiting_text(location));
       const bool by_workers = awaited && waits_for_workers(frames->second);
-      const std::string workers = by_workers ? workers_text(std::span(looks).subspan(i + 1)) : "";
+      const std::string workers = by_workers ? workers_text(std::span(samples).subspan(i + 1)) : "";
       doings[key].add(workers.empty() ? doing_in(row) : workers);
     }
     if (locations.empty()) {
@@ -131,14 +131,14 @@ class Locations {
   }
 
   /// The workers that were seen in the program's own code: "waiting for its worker pid 77 in __getitem__ (data.py:14),
-  /// sleeping (nanosleep)". `after` begins with the rows that follow the rank's own in one look.
-  [[nodiscard]] std::string workers_text(std::span<const Look* const> after) const {
+  /// sleeping (nanosleep)". `after` begins with the rows that follow the rank's own in one sample.
+  [[nodiscard]] std::string workers_text(std::span<const Sample* const> after) const {
     std::vector<int32_t> pids;
     std::string first;
-    for (const Look* look : after) {
-      const PythonStack& row = *look->row;
+    for (const Sample* sample : after) {
+      const PythonStack& row = *sample->row;
       if (row.pid == row.rank_pid) {
-        break;  // the next look begins
+        break;  // the next sample begins
       }
       const auto frames = frames_.find(row.stack_id);
       if (frames == frames_.end()) {
@@ -172,7 +172,7 @@ bool is_awaited(const StallFinding& found, MemberIndex member) {
   });
 }
 
-/// The stalls of one finding, to be asked which looks lie in them.
+/// The stalls of one finding, to be asked which samples lie in them.
 class StallTimes {
  public:
   explicit StallTimes(const std::vector<const Stall*>& stalls) : stalls_(stalls) {
@@ -182,22 +182,22 @@ class StallTimes {
     }
   }
 
-  /// A stall of the look's rank contains it. Of the stalls that contain it the kMostAsked last begun ones are asked:
+  /// A stall of the sample's rank contains it. Of the stalls that contain it the kMostAsked last begun ones are asked:
   /// stalls of one finding overlap only where a rank has several communicators.
-  [[nodiscard]] bool contain(const Look& look) const {
-    const auto after = std::ranges::upper_bound(stalls_, look.time.from_ns, {},
+  [[nodiscard]] bool contain(const Sample& sample) const {
+    const auto after = std::ranges::upper_bound(stalls_, sample.time.from_ns, {},
                                                 [](const Stall* stall) { return stall->window.from_ns; });
     int asked = 0;
     for (auto i = static_cast<size_t>(after - stalls_.begin()); i-- > 0 && asked < kMostAsked;) {
-      if (latest_end_ns_[i] < look.time.to_ns) {
+      if (latest_end_ns_[i] < sample.time.to_ns) {
         return false;  // nor does one that began before
       }
       const Stall& stall = *stalls_[i];
-      if (stall.window.to_ns < look.time.to_ns) {
+      if (stall.window.to_ns < sample.time.to_ns) {
         continue;
       }
-      if (std::ranges::find(stall.members, look.member) != stall.members.end() ||
-          std::ranges::find(stall.suspects, look.member) != stall.suspects.end()) {
+      if (std::ranges::find(stall.members, sample.member) != stall.members.end() ||
+          std::ranges::find(stall.suspects, sample.member) != stall.suspects.end()) {
         return true;
       }
       ++asked;
@@ -231,14 +231,14 @@ std::string who(const Cluster& cluster, const std::vector<MemberIndex>& members)
   return fmt::format("ranks {}", fmt::join(numbers, ", "));
 }
 
-/// " (in 3 of 4 looks)" if not all agree.
+/// " (in 3 of 4 samples)" if not all agree.
 std::string agreement(const Seen& seen) {
-  return seen.agreed == seen.looks ? "" : fmt::format(" (in {} of {} looks)", seen.agreed, seen.looks);
+  return seen.agreed == seen.samples ? "" : fmt::format(" (in {} of {} samples)", seen.agreed, seen.samples);
 }
 
 void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberIndex member, const Seen& seen,
                     Finding& finding) {
-  if (!rule_of(finding.cause).python_location_in_summary || seen.location.empty() || 2 * seen.agreed < seen.looks) {
+  if (!rule_of(finding.cause).python_location_in_summary || seen.location.empty() || 2 * seen.agreed < seen.samples) {
     return;
   }
   const bool still = !cluster.member(member).exit_ns && !finding.ended_job &&
@@ -247,16 +247,16 @@ void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberInd
                                  seen.location, agreement(seen));
 }
 
-/// A rank that is at one line in all looks over a long wait does not go on: the finding is no longer `waiting`.
-void prove_by_line(const std::vector<const Look*>& looks, const Frames& frames, StallFinding& found) {
+/// A rank that is at one line in all samples over a long wait does not go on: the finding is no longer `waiting`.
+void prove_by_line(const std::vector<const Sample*>& samples, const Frames& frames, StallFinding& found) {
   const PythonFrame* line = nullptr;
   int64_t count = 0;
   Interval seen{kForever, 0};
-  for (const Look* look : looks) {
-    if (look->row->pid != look->row->rank_pid) {
+  for (const Sample* sample : samples) {
+    if (sample->row->pid != sample->row->rank_pid) {
       continue;
     }
-    const auto stack = frames.find(look->row->stack_id);
+    const auto stack = frames.find(sample->row->stack_id);
     if (stack == frames.end() || stack->second.empty()) {
       continue;
     }
@@ -267,26 +267,26 @@ void prove_by_line(const std::vector<const Look*>& looks, const Frames& frames, 
     }
     line = &innermost;
     ++count;
-    seen = {std::min(seen.from_ns, look->time.from_ns), std::max(seen.to_ns, look->time.to_ns)};
+    seen = {std::min(seen.from_ns, sample->time.from_ns), std::max(seen.to_ns, sample->time.to_ns)};
   }
   if (count < kFewestLooksAtALine || seen.length() < kLongWaitNs) {
     return;
   }
   found.finding.severity = Severity::kCritical;
-  found.finding.evidence.push_back(
-      {"python_stack",
-       count,
-       fmt::format("at one line in all {} looks over {}: {}", count, format_duration(seen.length()), brief_text(*line)),
-       {}});
+  found.finding.evidence.push_back({"python_stack",
+                                    count,
+                                    fmt::format("at one line in all {} samples over {}: {}", count,
+                                                format_duration(seen.length()), brief_text(*line)),
+                                    {}});
 }
 
-void add_locations(const Locations& locations, const std::vector<Look>& looks, StallFinding& found) {
+void add_locations(const Locations& locations, const std::vector<Sample>& samples, StallFinding& found) {
   const Cluster& cluster = locations.cluster();
-  std::map<MemberIndex, std::vector<const Look*>> by_member;
+  std::map<MemberIndex, std::vector<const Sample*>> by_member;
   const StallTimes stalls(found.stalls);
-  for (const Look& look : looks) {
-    if (stalls.contain(look)) {
-      by_member[look.member].push_back(&look);
+  for (const Sample& sample : samples) {
+    if (stalls.contain(sample)) {
+      by_member[sample.member].push_back(&sample);
     }
   }
   if (by_member.empty()) {
@@ -365,13 +365,13 @@ Status add_python_locations(EventSource& source, const Cluster& cluster, std::ve
   if (rows.empty()) {
     return {};
   }
-  std::vector<Look> looks;
+  std::vector<Sample> samples;
   std::set<int64_t> wanted;
   for (const PythonStack& row : rows) {
     const MemberIndex member = cluster.find(row.node_id, row.rank_pid);
     const int64_t begin_ns = cluster.clock().to_common(row.node_id, row.timestamp_ns);
     if (member != kNoMember) {
-      looks.push_back({member, {begin_ns, begin_ns + row.duration_ns}, &row});
+      samples.push_back({member, {begin_ns, begin_ns + row.duration_ns}, &row});
       wanted.insert(row.stack_id);
     }
   }
@@ -384,7 +384,7 @@ Status add_python_locations(EventSource& source, const Cluster& cluster, std::ve
   }
   const Locations locations(cluster, frames);
   for (StallFinding& found : findings) {
-    add_locations(locations, looks, found);
+    add_locations(locations, samples, found);
   }
   return {};
 }

@@ -44,7 +44,7 @@ void add_stacks(MemorySource& source) {
   source.accept(Stack{kLoadElsewhere, "load_other (/home/u/data.py:300)" + outer});
 }
 
-PythonStack look(int rank, int64_t at_ns, int64_t stack, const std::string& activity = "") {
+PythonStack sample(int rank, int64_t at_ns, int64_t stack, const std::string& activity = "") {
   return {.node_id = node_of_rank(rank),
           .timestamp_ns = at_ns,
           .duration_ns = 10 * kNsPerMs,
@@ -68,11 +68,11 @@ MemorySource absent_job() {
 
 void add_waiting(MemorySource& source, int64_t at_ns) {
   for (const int rank : {0, 1, 3}) {
-    source.accept(look(rank, at_ns, kReduce, "waiting for another thread (futex)"));
+    source.accept(sample(rank, at_ns, kReduce, "waiting for another thread (futex)"));
   }
 }
 
-std::string places_of(const Finding& finding) {
+std::string locations_of(const Finding& finding) {
   const auto line = std::ranges::find(finding.evidence, "python_stack", &Evidence::kind);
   return line == finding.evidence.end() ? "" : line->text;
 }
@@ -80,17 +80,17 @@ std::string places_of(const Finding& finding) {
 TEST(PythonLocations, AnAbsentRankAndThoseThatWait) {
   MemorySource source = absent_job();
   add_waiting(source, kHangFromNs + kNsPerSecond);
-  source.accept(look(2, kHangFromNs + kNsPerSecond, kLoad, "reading FIFO /data/in"));
+  source.accept(sample(2, kHangFromNs + kNsPerSecond, kLoad, "reading FIFO /data/in"));
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kMissingCollective, 2);
-  EXPECT_EQ(places_of(finding),
+  EXPECT_EQ(locations_of(finding),
             "ranks 0, 1, 3 in all_reduce (train.py:88); rank 2 in load_batch (data.py:212), reading FIFO /data/in");
   golden::expect_text(finding.summary);
   EXPECT_EQ(evidence_of(finding, "python_stack").count, 4);
   expect_golden_text("missing_collective with Python stacks", finding);
 }
 
-/// Rank 2 computes and does not enter the last call; the recording ends 61 s later. It is looked at as given, every 15
+/// Rank 2 computes and does not enter the last call; the recording ends 61 s later. It is sampled as given, every 15
 /// s.
 Finding computing_job(const std::vector<int64_t>& stacks) {
   MemorySource source;
@@ -104,7 +104,7 @@ Finding computing_job(const std::vector<int64_t>& stacks) {
   span.pid = span.tid = 12;
   source.accept(span);
   for (size_t i = 0; i < stacks.size(); ++i) {
-    source.accept(look(2, kHangFromNs + static_cast<int64_t>(1 + 15 * i) * kNsPerSecond, stacks[i], "running"));
+    source.accept(sample(2, kHangFromNs + static_cast<int64_t>(1 + 15 * i) * kNsPerSecond, stacks[i], "running"));
   }
   return only(source);
 }
@@ -121,45 +121,45 @@ TEST(PythonLocations, ARankThatIsAtOneLineInAllLooksHangs) {
 
 TEST(PythonLocations, TheProgramsLineAndTheInnermost) {
   MemorySource source = absent_job();
-  source.accept(look(2, kHangFromNs + kNsPerSecond, kPoll, "waiting for TCP 10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)"));
+  source.accept(sample(2, kHangFromNs + kNsPerSecond, kPoll, "waiting for TCP 10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)"));
   golden::expect_text(only(source).summary);
 }
 
 TEST(PythonLocations, NothingIsClaimedFromOutsideTheStall) {
   MemorySource source = absent_job();
-  source.accept(look(2, kLastArrivalNs - kNsPerSecond, kLoad));                 // before
-  source.accept(look(2, kLastArrivalNs + 5 * kNsPerSecond - kNsPerMs, kLoad));  // ends after it
-  source.accept(look(2, kLastArrivalNs + 6 * kNsPerSecond, kLoad));             // after
+  source.accept(sample(2, kLastArrivalNs - kNsPerSecond, kLoad));                 // before
+  source.accept(sample(2, kLastArrivalNs + 5 * kNsPerSecond - kNsPerMs, kLoad));  // ends after it
+  source.accept(sample(2, kLastArrivalNs + 6 * kNsPerSecond, kLoad));             // after
   const Finding finding = only(source);
-  EXPECT_EQ(places_of(finding), "");
+  EXPECT_EQ(locations_of(finding), "");
   golden::expect_text(finding.summary);
 }
 
 TEST(PythonLocations, OfSeveralLooksTheMostDecide) {
   MemorySource source = absent_job();
   for (const int64_t second : {1, 2, 3}) {
-    source.accept(look(2, kHangFromNs + second * kNsPerSecond, second == 2 ? kLoadElsewhere : kLoad));
+    source.accept(sample(2, kHangFromNs + second * kNsPerSecond, second == 2 ? kLoadElsewhere : kLoad));
   }
   golden::expect_text(only(source).summary);
-  source.accept(look(2, kHangFromNs + 4 * kNsPerSecond, kLoadAgain));
-  source.accept(look(2, kHangFromNs + 4 * kNsPerSecond + kNsPerMs, kPoll + 100));  // without frames
-  source.accept(look(2, kHangFromNs + 4 * kNsPerSecond + 2 * kNsPerMs, kLoader));
+  source.accept(sample(2, kHangFromNs + 4 * kNsPerSecond, kLoadAgain));
+  source.accept(sample(2, kHangFromNs + 4 * kNsPerSecond + kNsPerMs, kPoll + 100));  // without frames
+  source.accept(sample(2, kHangFromNs + 4 * kNsPerSecond + 2 * kNsPerMs, kLoader));
   const Finding scattered = only(source);
   golden::expect_text(scattered.summary);
-  EXPECT_EQ(places_of(scattered), "rank 2 in load_batch (data.py:212) (in 2 of 5 looks)");
+  EXPECT_EQ(locations_of(scattered), "rank 2 in load_batch (data.py:212) (in 2 of 5 samples)");
 }
 
 TEST(PythonLocations, AWorkerThatTheRankWaitsFor) {
   MemorySource source = absent_job();
   const int64_t at_ns = kHangFromNs + kNsPerSecond;
-  source.accept(look(2, at_ns, kLoader, "waiting for pipe:[9]"));
-  PythonStack idle = look(2, at_ns + 20 * kNsPerMs, kIdleWorker, "waiting for pipe:[7]");
+  source.accept(sample(2, at_ns, kLoader, "waiting for pipe:[9]"));
+  PythonStack idle = sample(2, at_ns + 20 * kNsPerMs, kIdleWorker, "waiting for pipe:[7]");
   idle.pid = 76;
   source.accept(idle);
-  PythonStack worker = look(2, at_ns + 40 * kNsPerMs, kWorker, "sleeping (clock_nanosleep)");
+  PythonStack worker = sample(2, at_ns + 40 * kNsPerMs, kWorker, "sleeping (clock_nanosleep)");
   worker.pid = 77;
   source.accept(worker);
-  for (const PythonStack& row : {look(2, at_ns, kLoader, "waiting for pipe:[9]"), idle, worker}) {  // the next look
+  for (const PythonStack& row : {sample(2, at_ns, kLoader, "waiting for pipe:[9]"), idle, worker}) {  // the next sample
     PythonStack again = row;
     again.timestamp_ns += kNsPerSecond;
     source.accept(again);
@@ -169,28 +169,28 @@ TEST(PythonLocations, AWorkerThatTheRankWaitsFor) {
 
 TEST(PythonLocations, AGarbageCollectionIsNamed) {
   MemorySource source = absent_job();
-  PythonStack row = look(2, kHangFromNs + kNsPerSecond, kLoad, "running");
+  PythonStack row = sample(2, kHangFromNs + kNsPerSecond, kLoad, "running");
   row.collecting = true;
   source.accept(row);
   golden::expect_text(only(source).summary);
 }
 
-TEST(PythonLocations, WhatCouldNotBeReadIsSaid) {
+TEST(PythonLocations, WhatCouldNotBeReadIsReported) {
   MemorySource source = absent_job();
-  PythonStack row = look(2, kHangFromNs + kNsPerSecond, 0);
+  PythonStack row = sample(2, kHangFromNs + kNsPerSecond, 0);
   row.problem = "it could not be read within 500 ms";
   source.accept(row);
   const Finding finding = only(source);
-  golden::expect_text(places_of(finding));
+  golden::expect_text(locations_of(finding));
   golden::expect_text(finding.summary);
 }
 
 TEST(PythonLocations, ManyEarlySamplesLeaveRoomForLaterOnes) {
   MemorySource source = absent_job();
   for (int64_t i = 0; i < kMostPythonStacks; ++i) {
-    source.accept(look(0, kHangFromNs + i * kNsPerUs, kReduce));
+    source.accept(sample(0, kHangFromNs + i * kNsPerUs, kReduce));
   }
-  source.accept(look(2, kHangFromNs + 3 * kNsPerSecond, kLoad));
+  source.accept(sample(2, kHangFromNs + 3 * kNsPerSecond, kLoad));
   const Report report = report_of(source);
   ASSERT_EQ(report.findings.size(), 1U) << reported(report);
   golden::expect_text(report.findings[0].summary);
@@ -211,7 +211,7 @@ TEST(PythonLocations, ALateRankWasThere) {
   }
   add_stacks(source);
   for (const int64_t step : {50, 60, 70}) {
-    PythonStack row = look(1, begin_of(step) + 5 * kNsPerMs, kLoad, "sleeping (clock_nanosleep)");
+    PythonStack row = sample(1, begin_of(step) + 5 * kNsPerMs, kLoad, "sleeping (clock_nanosleep)");
     source.accept(row);
     row.timestamp_ns += 35 * kNsPerMs;  // in the transfer: no longer late
     row.stack_id = kReduce;

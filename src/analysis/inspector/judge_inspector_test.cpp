@@ -93,7 +93,7 @@ TEST(Inspector, AJobInStep) {
   expect_nothing(Measured([](int32_t rank, int64_t) { return rank >= 2 ? 2'000 : 14'000; }), "20 instances");
 }
 
-/// The root sends into buffers and waits for nobody; rank 1 is the one that is late, and passes the data on.
+/// The root sends into buffers and waits for no other rank; rank 1 is the one that is late, and passes the data on.
 TEST(Inspector, TheRootOfABroadcastIsNotLate) {
   const auto small = [](int32_t rank, int64_t) { return rank == 0 ? 20 : rank == 1 ? 60 : 5'000; };
   expect_nothing(Measured(small, 20, 4, Operation::kBroadcast), "0 instances");

@@ -17,8 +17,8 @@ using Numbers = std::map<uint64_t, Holders>;
 
 std::map<std::string, Numbers> differing_numbers(const RasComm& comm) {
   std::map<std::string, Numbers> all;
-  for (const auto& [rank, said] : comm.ranks) {
-    for (const auto& [operation, count] : said.launched) {
+  for (const auto& [rank, reported] : comm.ranks) {
+    for (const auto& [operation, count] : reported.launched) {
       all[operation][count].named.insert(rank);
     }
   }

@@ -30,21 +30,21 @@ struct Reports {
     time_ns += after_ns;
     add(LogKind::kVersion, "report of NCCL's RAS 2.29.1: 1 communicator");
   }
-  void say(const RasStatement& statement) { add(LogKind::kEnd, ras_text(statement)); }
+  void add(const RasStatement& statement) { add(LogKind::kEnd, ras_text(statement)); }
 
   static RasStatement rank(int32_t number, std::vector<std::pair<std::string, uint64_t>> launched = {}) {
-    RasStatement said{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = number};
-    said.host = fmt::format("10.0.0.{}", number / 4);
-    said.pid = 100 + number;
-    said.gpu = number % 4;
-    said.state = RasState::kRunning;
-    said.launched = std::move(launched);
-    return said;
+    RasStatement statement{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = number};
+    statement.host = fmt::format("10.0.0.{}", number / 4);
+    statement.pid = 100 + number;
+    statement.gpu = number % 4;
+    statement.state = RasState::kRunning;
+    statement.launched = std::move(launched);
+    return statement;
   }
   /// All eight, each with its number of AllReduces.
   void ranks(const std::function<uint64_t(int32_t)>& count) {
     for (int32_t number = 0; number < 8; ++number) {
-      say(rank(number, {{"AllReduce", count(number)}, {"Broadcast", 2}}));
+      add(rank(number, {{"AllReduce", count(number)}, {"Broadcast", 2}}));
     }
   }
 
@@ -162,18 +162,18 @@ TEST(Launches, RanksThatAreNotNamed) {
   reports.begin();
   RasStatement others{.hash = kWorld, .nranks = 8, .whole_job = true, .members = 7};
   others.launched = {{"AllReduce", 6650}};
-  reports.say(others);
-  reports.say(Reports::rank(5, {{"AllReduce", 6649}}));
+  reports.add(others);
+  reports.add(Reports::rank(5, {{"AllReduce", 6649}}));
   EXPECT_EQ(only(reports.explained()).culprit->rank, 5);
 
   Reports behind;
   behind.begin();
   others.members = 3;
   others.launched = {{"AllReduce", 6649}};
-  behind.say(others);
+  behind.add(others);
   others.members = 5;
   others.launched = {{"AllReduce", 6650}};
-  behind.say(others);
+  behind.add(others);
   expect_nothing(behind.explained(), "does not name");
 }
 
@@ -193,7 +193,7 @@ TEST(Launches, DifferentOperations) {
   Reports reports;
   reports.begin();
   for (int32_t number = 0; number < 8; ++number) {
-    reports.say(Reports::rank(number, {{"AllReduce", number == 3 ? 9 : 10}, {"Broadcast", number == 3 ? 3 : 2}}));
+    reports.add(Reports::rank(number, {{"AllReduce", number == 3 ? 9 : 10}, {"Broadcast", number == 3 ? 3 : 2}}));
   }
   const Finding finding = only(reports.explained());
   EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
@@ -204,12 +204,12 @@ TEST(Launches, DifferentOperations) {
 /// Adds a communicator of ranks 6 and 7.
 void add_pair(Reports& reports) {
   for (const int32_t number : {6, 7}) {
-    RasStatement said = Reports::rank(number, {{"AllGather", number == 6 ? 51 : 50}});
-    said.hash = 0xdef;
-    said.nranks = 2;
-    said.whole_job = false;
-    said.rank = number - 6;
-    reports.say(said);
+    RasStatement statement = Reports::rank(number, {{"AllGather", number == 6 ? 51 : 50}});
+    statement.hash = 0xdef;
+    statement.nranks = 2;
+    statement.whole_job = false;
+    statement.rank = number - 6;
+    reports.add(statement);
   }
 }
 
@@ -243,7 +243,7 @@ TEST(Launches, ACommunicatorThatIsTakenDown) {
   reports.ranks(rank_5_behind);
   RasStatement leaving{.hash = kWorld, .nranks = 8, .members = 0};
   leaving.state = RasState::kFinalize;
-  reports.say(leaving);
+  reports.add(leaving);
   expect_nothing(reports.explained(), "taking it down");
 }
 
@@ -253,7 +253,7 @@ TEST(Launches, AProcessThatIsDead) {
   reports.ranks([](int32_t) { return 100; });
   RasStatement gone = Reports::rank(5);
   gone.state = RasState::kDead;
-  reports.say(gone);
+  reports.add(gone);
   const Finding finding = only(reports.explained());
   EXPECT_EQ(finding.cause, Cause::kDeadRank);
   EXPECT_EQ(finding.severity, Severity::kCritical);
@@ -263,23 +263,23 @@ TEST(Launches, AProcessThatIsDead) {
   Reports text;  // the process, and the rank that its communicator misses
   text.begin();
   RasStatement process{.host = "10.0.0.1", .pid = 105, .gpu = 1, .state = RasState::kDead};
-  text.say(process);
+  text.add(process);
   gone.state = RasState::kUnresponsive;
-  text.say(gone);
+  text.add(gone);
   EXPECT_EQ(only(text.explained()).culprit->rank, 5);
 
   Reports old;  // NCCL 2.24: without the process of the rank
   old.begin();
-  old.say(process);
+  old.add(process);
   RasStatement missing{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = 5, .state = RasState::kUnresponsive};
-  old.say(missing);
+  old.add(missing);
   EXPECT_EQ(only(old.explained()).culprit->rank, 5);
 }
 
-TEST(Launches, AProcessThatNobodyMisses) {
+TEST(Launches, AProcessThatNoRankMisses) {
   Reports reports;
   reports.begin();
-  reports.say({.host = "10.0.0.1", .pid = 105, .state = RasState::kDead});
+  reports.add({.host = "10.0.0.1", .pid = 105, .state = RasState::kDead});
   expect_nothing(reports.explained(), "no communicator that runs misses it");
 }
 
@@ -288,14 +288,14 @@ TEST(Launches, AProcessThatDoesNotAnswer) {
   reports.begin();
   RasStatement gone = Reports::rank(5);
   gone.state = RasState::kUnresponsive;
-  reports.say(gone);
+  reports.add(gone);
   Finding finding = only(reports.explained());
   EXPECT_EQ(finding.cause, Cause::kUnknown);
   EXPECT_EQ(finding.severity, Severity::kWaiting);
   EXPECT_EQ(finding.culprit->rank, 5);
   expect_golden_text("launches: no answer", finding);
   reports.begin(kNsPerSecond);
-  reports.say(gone);
+  reports.add(gone);
   EXPECT_EQ(only(reports.explained()).severity, Severity::kHigh);
 }
 
@@ -304,10 +304,10 @@ TEST(Launches, ErrorsOfRanks) {
   reports.begin();
   RasStatement failed = Reports::rank(2);
   failed.async_error = 1;
-  reports.say(failed);
+  reports.add(failed);
   RasStatement other = Reports::rank(3);
   other.async_error = 6;
-  reports.say(other);
+  reports.add(other);
   const Finding finding = only(reports.explained());
   EXPECT_EQ(finding.cause, Cause::kUnknown);
   EXPECT_EQ(finding.culprit->rank, 2);
@@ -317,7 +317,7 @@ TEST(Launches, ErrorsOfRanks) {
   set_up.begin();
   failed.async_error = 0;
   failed.init_error = 2;
-  set_up.say(failed);
+  set_up.add(failed);
   EXPECT_EQ(only(set_up.explained()).cause, Cause::kInitFailure);
 }
 
@@ -327,7 +327,7 @@ TEST(Launches, ErrorsOfRanksThatAreNotNamed) {
   reports.begin();
   RasStatement failed{.hash = kWorld, .nranks = 8, .whole_job = true, .members = 3};
   failed.async_error = 2;
-  reports.say(failed);
+  reports.add(failed);
   const Finding finding = only(reports.explained());
   EXPECT_EQ(finding.cause, Cause::kUnknown);
   EXPECT_EQ(finding.culprit->rank, std::nullopt);
@@ -342,7 +342,7 @@ TEST(Launches, ErrorsOfSeveralRanksBlameNone) {
   for (const int32_t rank : {3, 4}) {
     RasStatement failed{.hash = kWorld, .nranks = 8, .whole_job = true, .rank = rank};
     failed.init_error = 2;
-    reports.say(failed);
+    reports.add(failed);
   }
   const Finding finding = only(reports.explained());
   EXPECT_EQ(finding.cause, Cause::kInitFailure);
@@ -355,7 +355,7 @@ TEST(Launches, AnErrorIsNoEvidenceOnAnotherRank) {
   reports.ranks(rank_5_behind);
   RasStatement failed = Reports::rank(2);
   failed.async_error = 1;
-  reports.say(failed);
+  reports.add(failed);
   const Report report = reports.explained();
   ASSERT_EQ(report.findings.size(), 2U);
   EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
@@ -368,9 +368,9 @@ TEST(Launches, AnErrorIsNoEvidenceOnAnotherRank) {
 TEST(Launches, ProcessesOfAHostAreGoneInTwoReportsOnlyIfAllAre) {
   Reports reports;
   const auto gone = [&](int32_t rank) {
-    RasStatement said = Reports::rank(rank);
-    said.state = RasState::kUnresponsive;
-    reports.say(said);
+    RasStatement statement = Reports::rank(rank);
+    statement.state = RasState::kUnresponsive;
+    reports.add(statement);
   };
   reports.begin();
   gone(4);
@@ -385,7 +385,7 @@ TEST(Launches, OperationsAreNccls) {
     Reports reports;
     reports.begin();
     for (int32_t number = 0; number < 8; ++number) {
-      reports.say(Reports::rank(number, {{name, number == 5 ? 9 : 10}}));
+      reports.add(Reports::rank(number, {{name, number == 5 ? 9 : 10}}));
     }
     return only(reports.explained()).op;
   };

@@ -147,7 +147,7 @@ class NumberJudge {
     add_missing(comm, blamed, standing, minority);
   }
 
-  /// Ranks that are behind on one communicator and ahead on another, and nobody else to blame: each may wait for the
+  /// Ranks that are behind on one communicator and ahead on another, and no other rank to blame: each may wait for the
   /// other.
   void judge_crossed() {
     const bool blamed = std::ranges::any_of(

@@ -8,39 +8,39 @@
 namespace stalltrace::analysis {
 namespace {
 
-void take(const RasStatement& said, RasReportView& report) {
-  if (said.hash == 0) {
-    report.processes.push_back({said.host, said.pid, said.gpu, said.state});
+void take(const RasStatement& statement, RasReportView& report) {
+  if (statement.hash == 0) {
+    report.processes.push_back({statement.host, statement.pid, statement.gpu, statement.state});
     return;
   }
-  RasComm& comm = report.comms[said.hash];
-  comm.hash = said.hash;
-  comm.nranks = std::max(comm.nranks, said.nranks);
-  comm.whole_job = comm.whole_job || said.whole_job;
-  comm.leaving = comm.leaving || said.state == RasState::kFinalize || said.state == RasState::kAbort;
-  if (!said.rank) {
-    for (const auto& [operation, count] : said.launched) {
-      comm.unnamed[operation][count] += said.members;
+  RasComm& comm = report.comms[statement.hash];
+  comm.hash = statement.hash;
+  comm.nranks = std::max(comm.nranks, statement.nranks);
+  comm.whole_job = comm.whole_job || statement.whole_job;
+  comm.leaving = comm.leaving || statement.state == RasState::kFinalize || statement.state == RasState::kAbort;
+  if (!statement.rank) {
+    for (const auto& [operation, count] : statement.launched) {
+      comm.unnamed[operation][count] += statement.members;
     }
-    if (said.init_error != 0) {
-      comm.unnamed_init_errors[said.init_error] += said.members;
+    if (statement.init_error != 0) {
+      comm.unnamed_init_errors[statement.init_error] += statement.members;
     }
-    if (said.async_error != 0) {
-      comm.unnamed_async_errors[said.async_error] += said.members;
+    if (statement.async_error != 0) {
+      comm.unnamed_async_errors[statement.async_error] += statement.members;
     }
-    const bool missing = said.state == RasState::kDead || said.state == RasState::kUnresponsive;
-    comm.unnamed_missing += missing ? said.members : 0;
+    const bool missing = statement.state == RasState::kDead || statement.state == RasState::kUnresponsive;
+    comm.unnamed_missing += missing ? statement.members : 0;
     return;
   }
-  RasRank& rank = comm.ranks[*said.rank];
-  rank.rank = *said.rank;
-  rank.host = said.host.empty() ? rank.host : said.host;
-  rank.pid = said.pid == 0 ? rank.pid : said.pid;
-  rank.gpu = said.gpu ? said.gpu : rank.gpu;
-  rank.state = said.state == RasState::kUnsaid ? rank.state : said.state;
-  rank.init_error = said.init_error == 0 ? rank.init_error : said.init_error;
-  rank.async_error = said.async_error == 0 ? rank.async_error : said.async_error;
-  for (const auto& [operation, count] : said.launched) {
+  RasRank& rank = comm.ranks[*statement.rank];
+  rank.rank = *statement.rank;
+  rank.host = statement.host.empty() ? rank.host : statement.host;
+  rank.pid = statement.pid == 0 ? rank.pid : statement.pid;
+  rank.gpu = statement.gpu ? statement.gpu : rank.gpu;
+  rank.state = statement.state == RasState::kNotStated ? rank.state : statement.state;
+  rank.init_error = statement.init_error == 0 ? rank.init_error : statement.init_error;
+  rank.async_error = statement.async_error == 0 ? rank.async_error : statement.async_error;
+  for (const auto& [operation, count] : statement.launched) {
     rank.launched[operation] = count;
   }
 }
@@ -94,9 +94,9 @@ Result<std::vector<RasReportView>> read_ras_reports(EventSource& source) {
       reports.back().timed = !lacks(file->second, kLacksTimes);
       return;
     }
-    const auto said = ras_statement_from_text(row.text);
-    if (said && !reports.empty()) {
-      take(*said, reports.back());
+    const auto statement = ras_statement_from_text(row.text);
+    if (statement && !reports.empty()) {
+      take(*statement, reports.back());
     }
   }));
   for (auto& [node, reports] : by_file) {

@@ -22,7 +22,7 @@ struct RasRank {
   std::string host;
   int32_t pid = 0;
   std::optional<int32_t> gpu;
-  RasState state = RasState::kUnsaid;
+  RasState state = RasState::kNotStated;
   int32_t init_error = 0;
   int32_t async_error = 0;
   std::map<std::string, uint64_t> launched;  // by operation; of a report in text only where ranks differ

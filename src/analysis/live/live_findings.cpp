@@ -24,7 +24,7 @@ std::string end_of_link(const std::optional<int32_t>& rank, const std::optional<
 
 int64_t union_ns(const std::vector<TimeRange>& lost) { return IntervalSet(lost).total_ns(); }
 
-/// A look at one node misses ranks: causes that may then be wrong say so.
+/// A round on one node misses ranks: causes that may then be wrong say so.
 void note_unrecorded_ranks(Report& report) {
   if (report.unrecorded_ranks.empty()) {
     return;
@@ -70,7 +70,7 @@ void LiveFindings::see(const Finding& finding, TimeRange window) {
     entry = entries_.end() - 1;
   }
   retire_stalls(*entry, window.from_ns);
-  ++entry->looks;
+  ++entry->rounds;
   entry->newest = finding;
   std::erase_if(entry->newest.lost, [&](const TimeRange& range) { return range.to_ns < window.from_ns; });
   refresh(*entry);
@@ -97,7 +97,7 @@ void LiveFindings::refresh(Entry& entry) const {
 int64_t LiveFindings::explained_by(const Entry& entry) const {
   const IntervalSet lost(entry.newest.lost);
   for (auto other = entries_.rbegin(); other != entries_.rend(); ++other) {
-    if (&*other == &entry || other->looks == 0 || other->number == 0) {
+    if (&*other == &entry || other->rounds == 0 || other->number == 0) {
       continue;
     }
     int64_t covered_ns = 0;
@@ -120,18 +120,18 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
     changes.push_back({news, now_ns, entry.number, entry.total, other});
   };
   if (entry.number == 0) {
-    if (entry.looks >= kLooksToReport) {
+    if (entry.rounds >= kLooksToReport) {
       entry.number = ++reported_;
       entry.total.detected_ns = now_ns;
       give(LiveNews::kBegan);
     }
   } else if (entry.ended) {
-    if (fresh && entry.looks >= kLooksToReport && entry.total.window.to_ns > *entry.total.ended_ns) {
+    if (fresh && entry.rounds >= kLooksToReport && entry.total.window.to_ns > *entry.total.ended_ns) {
       entry.ended = false;
       entry.total.ended_ns.reset();
       give(LiveNews::kCameBack);
     }
-  } else if (const int64_t other = entry.looks == 0 ? explained_by(entry) : 0; !fresh || other != 0) {
+  } else if (const int64_t other = entry.rounds == 0 ? explained_by(entry) : 0; !fresh || other != 0) {
     entry.ended = true;
     entry.total.ended_ns = now_ns;
     give(LiveNews::kEnded, other);
@@ -152,7 +152,7 @@ std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange win
   std::vector<LiveChange> changes;
   for (Entry& entry : entries_) {
     if (!seen.contains(entry.key)) {
-      entry.looks = 0;
+      entry.rounds = 0;
       retire_stalls(entry, window.from_ns);
     }
   }
@@ -160,8 +160,8 @@ std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange win
     judge(entry, window, changes);
   }
   std::erase_if(entries_, [&](const Entry& entry) {
-    const bool unobserved = entry.number == 0 && entry.looks == 0;
-    return unobserved || (entry.ended && entry.looks == 0 && window.to_ns - *entry.total.ended_ns >= kLiveReturnNs);
+    const bool unobserved = entry.number == 0 && entry.rounds == 0;
+    return unobserved || (entry.ended && entry.rounds == 0 && window.to_ns - *entry.total.ended_ns >= kLiveReturnNs);
   });
   std::sort(changes.begin(), changes.end(),
             [](const LiveChange& a, const LiveChange& b) { return a.number < b.number; });
@@ -171,7 +171,7 @@ std::vector<LiveChange> LiveFindings::update(const Report& report, TimeRange win
 std::vector<LiveChange> LiveFindings::close(int64_t now_ns) {
   std::vector<LiveChange> changes;
   for (Entry& entry : entries_) {
-    if (entry.number != 0 && !entry.ended && entry.looks == 0) {
+    if (entry.number != 0 && !entry.ended && entry.rounds == 0) {
       entry.ended = true;
       entry.total.ended_ns = now_ns;
       changes.push_back({LiveNews::kEnded, now_ns, entry.number, entry.total, explained_by(entry)});
@@ -229,7 +229,7 @@ void AttemptNumbers::apply(Report& report) {
   }
 }
 
-Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
+Result<std::vector<LiveChange>> LiveAnalysis::run_round(int64_t now_ns) {
   window_.advance(now_ns);
   if (!window_.has_collectives() && !window_.has_ranks()) {
     return findings_.update({}, {window_.from_ns(), now_ns});
@@ -245,7 +245,7 @@ Result<std::vector<LiveChange>> LiveAnalysis::look(int64_t now_ns) {
 }
 
 Result<std::vector<LiveChange>> LiveAnalysis::finish(int64_t now_ns) {
-  ST_ASSIGN(std::vector<LiveChange> changes, look(now_ns));
+  ST_ASSIGN(std::vector<LiveChange> changes, run_round(now_ns));
   std::ranges::move(findings_.close(now_ns), std::back_inserter(changes));
   return changes;
 }

@@ -30,7 +30,7 @@ enum class LiveNews : uint8_t {
 
 struct LiveChange {
   LiveNews news = LiveNews::kBegan;
-  int64_t time_ns = 0;  // time of the look that saw it
+  int64_t time_ns = 0;  // time of the round that saw it
   int64_t number = 0;   // number of the finding in this trace, from 1
   Finding finding;  // the whole finding so far: `window`, `stall_ms` and `collectives_affected` count from its start
   int64_t explained_by = 0;  // kEnded: number of a later finding that accounts for the same time
@@ -52,13 +52,13 @@ class LiveFindings {
   struct Entry {
     Key key;
     int64_t number = 0;  // 0: not yet reported
-    Finding newest;      // as in the last look that saw it
+    Finding newest;      // as in the last round that saw it
     Finding total;
     int64_t retired_ns = 0;  // lost before the window of `newest`
     int64_t retired_stalls = 0;
     int64_t reported_ms = 0;        // stall_ms at the last reported change
     bool reported_waiting = false;  // its severity was `waiting` at that time
-    int looks = 0;                  // consecutive looks that saw it
+    int rounds = 0;                 // consecutive rounds that saw it
     bool ended = false;
   };
 
@@ -90,8 +90,8 @@ class LiveAnalysis final : public EventSink {
 
   void accept(Event event) override { window_.accept(std::move(event)); }
   /// The trace has reached `now_ns` (UTC of its node), and all events up to it were accepted.
-  Result<std::vector<LiveChange>> look(int64_t now_ns);
-  /// The last look of a trace that ends.
+  Result<std::vector<LiveChange>> run_round(int64_t now_ns);
+  /// The last round of a trace that ends.
   Result<std::vector<LiveChange>> finish(int64_t now_ns);
   /// Number of rows held.
   [[nodiscard]] size_t rows() const { return window_.rows(); }

@@ -214,7 +214,7 @@ TEST(Live, DaysNeedNoMoreMemoryThanMinutes) {
       call.pid = pid;
       live.accept(call);  // it never ends
     }
-    ASSERT_TRUE(live.look(now_ns).has_value());
+    ASSERT_TRUE(live.run_round(now_ns).has_value());
     most = std::max(most, live.rows());
   }
   EXPECT_LT(most, 1'000U);

@@ -45,7 +45,7 @@ void LiveWindow::accept(Event event) {
 template <StateType T>
 void LiveWindow::add(T row) {
   auto& rows = std::get<States<T>>(states_);
-  if constexpr (std::is_same_v<T, Stack>) {  // a program calls from few places: keep the first ones
+  if constexpr (std::is_same_v<T, Stack>) {  // a program calls from few call sites: keep the first ones
     if (rows.size() >= limits_.states) {
       return;
     }

@@ -28,7 +28,7 @@ Result<std::set<std::pair<CommHash, int32_t>>> recorded_ranks(EventSource& recor
   return ranks;
 }
 
-/// The largest communicator is the job's: whose evidence is missing there is said.
+/// The largest communicator is the job's: whose evidence is missing there is reported.
 void note_unshown_ranks(const OrderEvidence& evidence, Report& report) {
   const auto largest = std::ranges::max_element(evidence.comms, {}, &CommOrder::nranks);
   if (largest == evidence.comms.end() || evidence.calls == 0) {
@@ -58,7 +58,7 @@ void note_limits(const OrderEvidence& evidence, Report& report) {
   }
   if (evidence.ends_known) {
     report.notes.emplace_back(
-        "a dump does not say when it was made: how long its open calls had waited then is not known");
+        "a dump does not record when it was made: how long its open calls had waited then is not known");
   }
   if (!evidence.timed && evidence.calls > 0) {
     report.notes.emplace_back(

@@ -124,8 +124,8 @@ class CommJudge {
     return evidence_.processes.at(member.process);
   }
 
-  /// The highest call that somebody ended and that needs all ranks: every rank has begun it.
-  static int64_t ended_by_anyone(const Members& members) {
+  /// The highest call that any rank ended and that needs all ranks: every rank has begun it.
+  static int64_t ended_by_any_rank(const Members& members) {
     int64_t number = -1;
     for (const CallOrder* member : members) {
       for (const LoggedCall& call : member->calls) {
@@ -138,7 +138,7 @@ class CommJudge {
   }
 
   void judge_ends(const Members& all) {
-    const int64_t ended = ended_by_anyone(all);
+    const int64_t ended = ended_by_any_rank(all);
     Members members;
     for (const CallOrder* member : all) {
       if (member->last() >= ended) {

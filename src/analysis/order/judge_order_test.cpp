@@ -138,7 +138,7 @@ void expect_missing(const Report& report, std::optional<int32_t> rank, Severity 
   EXPECT_DOUBLE_EQ(finding.confidence, confidence) << finding.summary;
 }
 
-TEST(CallOrder, NobodyIsBehind) {
+TEST(CallOrder, NoRankIsBehind) {
   expect_nothing(LoggedJob{}.explain(), "none is behind");
   expect_nothing(LoggedJob{}.explain(), "NCCL's log has no ends");
   expect_nothing(LoggedJob{.left = [](int) { return true; }}.explain(), "none is behind");
@@ -290,7 +290,7 @@ TEST(CallOrder, DifferingCallsUnderOneNumber) {
   EXPECT_EQ(finding.cause, Cause::kMismatchedCollective);
   EXPECT_EQ(finding.culprit.value_or(Culprit{}).rank, 2);
   EXPECT_NE(finding.summary.find("0x14"), std::string::npos) << finding.summary;
-  // Two against two: nobody.
+  // Two against two: neither.
   job.change = [](Collective& row) { row.count = *row.rank >= 2 && *row.seq >= 20 ? 5 : 1024; };
   EXPECT_EQ(only(job.explain()).culprit, std::nullopt);
   // From the beginning of what is known, in the middle of a job: the numbers may mean different things.
@@ -345,7 +345,7 @@ TEST(CallOrder, DumpsOfDifferentMoments) {
   expect_nothing(dumps(rank_3_behind, open_own).explain(), "made earlier");
 }
 
-TEST(CallOrder, ATransferThatHangsBlamesNobody) {
+TEST(CallOrder, ATransferThatHangsBlamesNoRank) {
   // All are in call 28; those that do not wait for it have launched 29.
   const auto open_28 = [](const Collective& row) { return *row.seq >= 28 ? Completion::kOpen : Completion::kSync; };
   expect_nothing(dumps(rank_3_behind, open_28).explain(), "its transfer holds the job up");

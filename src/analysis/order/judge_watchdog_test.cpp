@@ -193,7 +193,7 @@ TEST(Watchdog, GroupsWhoseRanksWaitForEachOther) {
   expect_golden_text("watchdog: crossed", finding);
 }
 
-TEST(Watchdog, AnEarlierAttemptInTheSameLogBlamesNobody) {
+TEST(Watchdog, AnEarlierAttemptInTheSameLogBlamesNoRank) {
   WatchdogOutput output;
   output.waits(0, 4214);
   output.waits(1, 4214);
@@ -209,7 +209,7 @@ TEST(Watchdog, AnEarlierAttemptInTheSameLogBlamesNobody) {
   EXPECT_EQ(asked.only().culprit->rank, 1);
 }
 
-TEST(Watchdog, WhereNobodyIsBehindNobodyIsBlamed) {
+TEST(Watchdog, WhereNoRankIsBehindNoneIsBlamed) {
   WatchdogOutput output;
   for (const int rank : {0, 1, 3}) {
     output.waits(rank, 5);

@@ -15,8 +15,8 @@ struct LogWarnings {
   std::vector<std::string> notes;  // the first warnings that no finding is about
 };
 
-/// A set-up failed if its process warned that it could not reach somebody, or found no interface, and neither set up a
-/// communicator nor began a call afterwards.
+/// A set-up failed if its process warned that it could not reach another rank, or found no interface, and neither set
+/// up a communicator nor began a call afterwards.
 Result<LogWarnings> judge_warnings(EventSource& source);
 
 }  // namespace stalltrace::analysis

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kLongestQuote = 300;
 constexpr size_t kMostEvidence = 4;
 constexpr size_t kMostReports = 10'000;
-constexpr size_t kMostPlaces = 4;  // in which ranks entered different collectives
+constexpr size_t kMostDisagreements = 4;  // in which ranks entered different collectives
 
 /// A line that was recorded, and what it says.
 struct Printed {
@@ -111,7 +111,7 @@ class Reader {
       by_number[std::ranges::min(one->report.fingerprints, {}, &TorchFingerprint::number).number].push_back(one);
     }
     for (const auto& [number, reports] : by_number) {
-      if (findings_.size() == kMostPlaces) {
+      if (findings_.size() == kMostDisagreements) {
         findings_.back().evidence.push_back(
             {"log_line", std::ssize(by_number) - std::ssize(findings_), "later collectives differed, too", {}});
         return;

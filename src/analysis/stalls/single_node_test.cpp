@@ -106,14 +106,14 @@ TEST(SingleNode, DataThatWaitForARankMakeItLate) {
   expect_golden_text("late_rank seen from one node", finding);
 }
 
-TEST(SingleNode, AnEmptyConnectionBlamesNobody) {
+TEST(SingleNode, AnEmptyConnectionBlamesNoRank) {
   OneNode node;
   run(node, kSteps, 0);
   node.call(call_of(kRank, kSteps));
   EXPECT_TRUE(node.report().healthy);
 }
 
-TEST(SingleNode, DataOfAnotherServiceBlameNobody) {
+TEST(SingleNode, DataOfAnotherServiceBlameNoRank) {
   OneNode node;
   node.connection().thread_name = "loader";
   run(node, kSteps, 4096);

@@ -37,9 +37,9 @@ bool Stall::majority_absent() const {
   return missing != nullptr && missing->majority_absent;
 }
 
-bool Stall::nobody_waited() const {
+bool Stall::no_rank_waited() const {
   const auto* missing = std::get_if<MissingRank>(&kind);
-  return missing != nullptr && missing->nobody_waited;
+  return missing != nullptr && missing->no_rank_waited;
 }
 
 bool Stall::on_device() const {

@@ -36,7 +36,7 @@ struct SlowTransfer {
 struct MissingRank {
   Hang hang;
   bool majority_absent = false;  // more ranks are absent than present
-  bool nobody_waited = false;    // no rank came: the job ended before
+  bool no_rank_waited = false;   // no rank came: the job ended before
   int32_t calling_tid = 0;       // thread of the blamed rank; 0 if no single rank is to blame
 };
 
@@ -89,8 +89,8 @@ struct Stall {
   [[nodiscard]] int64_t wrong_data() const;
   /// MissingRank::majority_absent; false for any other kind.
   [[nodiscard]] bool majority_absent() const;
-  /// MissingRank::nobody_waited; false for any other kind.
-  [[nodiscard]] bool nobody_waited() const;
+  /// MissingRank::no_rank_waited; false for any other kind.
+  [[nodiscard]] bool no_rank_waited() const;
   /// LateArrival::on_device; false for any other kind.
   [[nodiscard]] bool on_device() const;
   /// The calling thread of the late or missing rank; 0 if no single rank is late or missing.

@@ -64,7 +64,7 @@ Ending without_ends(int64_t late_ns) {
   });
 }
 
-/// Calls on a GPU of a program that never synchronises: CPUs are apart, and nobody is known to have waited.
+/// Calls on a GPU of a program that never synchronises: CPUs are apart, and no rank is known to have waited.
 TEST(Unobserved, ARankBehindOthersThatGoOnIsNotLate) {
   const Report report = report_of(without_ends(150 * kNsPerMs));
   EXPECT_TRUE(report.findings.empty()) << reported(report);

@@ -61,7 +61,7 @@ class Replay {
       for (; next != events_.end() && next->time_ns <= now_ns; ++next) {
         live.accept(next->event);
       }
-      const Result<std::vector<LiveChange>> changes = live.look(now_ns);
+      const Result<std::vector<LiveChange>> changes = live.run_round(now_ns);
       EXPECT_TRUE(changes.has_value());
       all.insert(all.end(), changes->begin(), changes->end());
     }

@@ -41,7 +41,7 @@ TEST(Clock, NodesWithoutABootIdAreHostsOfTheirOwn) {
   EXPECT_EQ(Clock::of({node_of(1, ""), node_of(2, "")}).hosts(), 2U);
 }
 
-TEST(OffsetBounds, NobodyCompletesBeforeTheLastHasArrived) {
+TEST(OffsetBounds, NoRankCompletesBeforeTheLastHasArrived) {
   OffsetBounds bounds(2, 0);
   bounds.add({{.last_arrival_ns = 100, .first_end_ns = 200}, {.last_arrival_ns = 1110, .first_end_ns = 1190}});
   EXPECT_EQ(bounds.bounds(1).low_ns, 100 - 1190);

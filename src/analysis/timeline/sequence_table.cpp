@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMaxGap = 1 << 16;  // after a larger jump of sequence numbers a new sequence begins
 constexpr int64_t kMaxBack =
-    1024;  // rows of several threads are at most so much out of order; only at a sequence's start
+    1024;  // rows of several threads are at most this far out of order; only at a sequence's start
 constexpr int64_t kFreePadding = 1 << 20;  // calls held for lost rows, in addition to one per row
 constexpr size_t kMaxPieces = 64;          // per rank and communicator
 
@@ -145,7 +145,7 @@ CallSequence* SequenceTable::piece_for(CallSequence& first, const Collective& ro
   return &sequences_.back();
 }
 
-void SequenceTable::place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq, uint32_t queued_us) {
+void SequenceTable::insert(CallSequence& sequence, const Call& call, std::optional<int64_t> seq, uint32_t queued_us) {
   const int64_t position = seq ? *seq - sequence.first_seq : static_cast<int64_t>(sequence.calls.size());
   const auto size = static_cast<int64_t>(sequence.calls.size());
   if (position < 0) {  // rows out of order: an earlier one arrived late

@@ -34,8 +34,8 @@ class SequenceTable {
   /// if its sequence number fits nowhere. `rows`: number of rows so far, which bounds the padding for lost rows.
   CallSequence* find(const Collective& row, int64_t rows);
   /// Puts a call into the sequence that find() returned for its row. `queued_us`: as in CallSequence.
-  static void place(CallSequence& sequence, const Call& call, std::optional<int64_t> seq,
-                    uint32_t queued_us = kOpenDuration);
+  static void insert(CallSequence& sequence, const Call& call, std::optional<int64_t> seq,
+                     uint32_t queued_us = kOpenDuration);
   /// Numbers the sequences by the first rows that came of each, however nodes came after each other. Before
   /// add_silent().
   void order_by_time();

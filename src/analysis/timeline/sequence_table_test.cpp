@@ -30,7 +30,7 @@ class Sequences : public testing::Test {
   CallSequence* add(const Collective& row, int64_t rows = 0) {
     CallSequence* sequence = table_->find(row, rows);
     if (sequence != nullptr) {
-      SequenceTable::place(*sequence, Call{row.timestamp_ns, 1000, 0, Completion::kSync, true}, row.seq);
+      SequenceTable::insert(*sequence, Call{row.timestamp_ns, 1000, 0, Completion::kSync, true}, row.seq);
     }
     return sequence;
   }
@@ -48,7 +48,7 @@ class Sequences : public testing::Test {
   std::optional<SequenceTable> table_;
 };
 
-TEST_F(Sequences, RowsOutOfOrderFindTheirPlace) {
+TEST_F(Sequences, RowsOutOfOrderAreSorted) {
   for (const int64_t seq : {5, 6, 3, 4, 8}) {
     ASSERT_NE(add(row(seq)), nullptr);
   }

@@ -21,7 +21,7 @@ Collective gather(std::optional<int32_t> nranks) {
   return row;
 }
 
-TEST(SignatureBytes, AreOfOnePartWhateverTheNumberOfRanksIsSaidToBe) {
+TEST(SignatureBytes, AreOfOnePartWhateverTheNumberOfRanksIsClaimedToBe) {
   for (const std::optional<int32_t> nranks : {std::optional(512), std::optional(8), std::optional<int32_t>()}) {
     EXPECT_EQ(signature_bytes(gather(nranks)), 4 * kCount);
   }
@@ -46,7 +46,7 @@ TEST(Signatures, AnUnknownSizeAgreesWithAny) {
 }
 
 /// Attached to a job of 512 ranks: one node's rows took the job's size for the communicator's, the others' come from
-/// profiler files, which know it. Or it is a split whose size nobody knows.
+/// profiler files, which know it. Or it is a split whose size is not known.
 TEST(Signatures, AGuessedNumberOfRanksMakesNoWrongData) {
   using namespace small_job;
   for (const int32_t guess : {512, 0}) {

@@ -133,7 +133,7 @@ class TimelineBuilder {
     timeline_.span_.from_ns = std::min(timeline_.span_.from_ns, arrival_ns);
     timeline_.span_.to_ns = std::max(timeline_.span_.to_ns, call.end_ns() != kForever ? call.end_ns() : arrival_ns);
     sequence->tid = row.tid;
-    SequenceTable::place(
+    SequenceTable::insert(
         *sequence, call, row.seq,
         row.kernel_start_ns && row.kernel_end_ns ? pack(*row.kernel_start_ns - row.timestamp_ns) : kOpenDuration);
   }

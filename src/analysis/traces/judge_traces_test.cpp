@@ -14,7 +14,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// A trace of 4 steps of 100 ms: so long in computation, so long with nothing to do, and the rest in collectives.
+/// A trace of 4 steps of 100 ms: a time in computation, a time with nothing to do, and the rest in collectives.
 struct TestTrace {
   int64_t compute_ms = 60;
   int64_t idle_ms = 5;
@@ -149,7 +149,7 @@ TEST(Traces, RanksWithoutATraceAreNamed) {
   golden::expect_text(report.notes.at(0));
 }
 
-/// A recording that anyone may have made can state any number.
+/// A recording that any user may have made can state any number.
 TEST(Traces, AnImpossibleWorldSizeTakesNoTime) {
   const int64_t begun_ns = monotonic_now_ns();
   const Report report = judged({{.rank = 0}, {.rank = 2}}, std::numeric_limits<int32_t>::max());

@@ -84,8 +84,8 @@ void blame(const Job& job, const std::vector<size_t>& waiting, const std::vector
   findings.push_back(std::move(finding));
 }
 
-void blame_nobody(const Job& job, const std::vector<size_t>& waiting, const std::vector<size_t>& outside,
-                  std::vector<Finding>& findings) {
+void blame_no_rank(const Job& job, const std::vector<size_t>& waiting, const std::vector<size_t>& outside,
+                   std::vector<Finding>& findings) {
   Finding finding = job.finding(Cause::kMissingCollective, severity_of(job), 0.7);
   if (waiting.size() == 1) {
     finding.culprit = job.culprit(waiting.front());
@@ -117,7 +117,7 @@ void find_missing(const Job& job, std::vector<Finding>& findings) {
   }
   if (outside.size() > waiting.size()) {
     // More ranks are elsewhere than came: which of the two groups is wrong is not known.
-    blame_nobody(job, waiting, outside, findings);
+    blame_no_rank(job, waiting, outside, findings);
     return;
   }
   for (size_t i = 0; i < std::min(outside.size(), kMostBlamed); ++i) {

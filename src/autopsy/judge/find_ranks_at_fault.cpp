@@ -89,7 +89,8 @@ void add_dead(const Job& job, const std::vector<int32_t>& absent, double confide
   findings.push_back(std::move(finding));
 }
 
-/// Processes that ended between the looks. Others follow the first; a rank that had no process before may have been it.
+/// Processes that ended between the snapshots. Others follow the first; a rank that had no process before may have been
+/// it.
 void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<Finding>& findings) {
   std::vector<std::string> names;
   for (const RankState& rank : job.ended()) {

@@ -134,8 +134,8 @@ Culprit Job::culprit(size_t rank) const { return {context_.node, ranks()[rank].r
 
 int32_t Job::world_size() const {
   int32_t size = 0;
-  for (const Snapshot* look : {&first_, &last_}) {
-    for (const RankState& rank : look->ranks) {
+  for (const Snapshot* snapshot : {&first_, &last_}) {
+    for (const RankState& rank : snapshot->ranks) {
       size = std::max(size, rank.world_size.value_or(0));
     }
   }
@@ -144,8 +144,8 @@ int32_t Job::world_size() const {
 
 std::vector<int32_t> Job::absent() const {
   std::set<int32_t> here;
-  for (const Snapshot* look : {&first_, &last_}) {
-    for (const RankState& rank : look->ranks) {
+  for (const Snapshot* snapshot : {&first_, &last_}) {
+    for (const RankState& rank : snapshot->ranks) {
       if (rank.rank) {
         here.insert(*rank.rank);
       }

@@ -93,7 +93,7 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
     all.push_back(i);
     known = known && (job.ranks()[i].call_known || job.stopped(i));
   }
-  verdict.state = known ? JobState::kNobodyWaits : JobState::kNotKnown;
+  verdict.state = known ? JobState::kNoRankWaits : JobState::kNotKnown;
   verdict.text = fmt::format("{}: {}",
                              known ? "no rank here waits for another"
                                    : "whether a rank here waits for another is not known, not all could be read",
@@ -107,7 +107,7 @@ std::string_view to_text(JobState state) {
   switch (state) {
     case JobState::kProgresses:
       return "progresses";
-    case JobState::kNobodyWaits:
+    case JobState::kNoRankWaits:
       return "nobody_waits";
     case JobState::kNotKnown:
       return "not_known";
@@ -117,16 +117,16 @@ std::string_view to_text(JobState state) {
   return "hangs";
 }
 
-std::vector<JobVerdict> judge(const std::vector<Snapshot>& looks, const Context& context) {
+std::vector<JobVerdict> judge(const std::vector<Snapshot>& snapshots, const Context& context) {
   std::set<std::string> names;
-  for (const Snapshot& look : looks) {
-    for (const RankState& rank : look.ranks) {
+  for (const Snapshot& snapshot : snapshots) {
+    for (const RankState& rank : snapshot.ranks) {
       names.insert(rank.job);
     }
   }
   std::vector<JobVerdict> verdicts;
   for (const std::string& name : names) {
-    const Job job(of_job(looks.front(), name), of_job(looks.back(), name), context);
+    const Job job(of_job(snapshots.front(), name), of_job(snapshots.back(), name), context);
     verdicts.push_back(judge_job(job, name));
   }
   return verdicts;

@@ -20,7 +20,7 @@ struct Context {
 
 enum class JobState : uint8_t {
   kProgresses,   // data flow between the ranks, or calls end
-  kNobodyWaits,  // no rank waits for another as far as this host shows
+  kNoRankWaits,  // no rank waits for another as far as this host shows
   kNotKnown,     // the same, but not every rank here could be read
   kHangs,        // with findings
 };
@@ -30,13 +30,14 @@ std::string_view to_text(JobState state);
 struct JobVerdict {
   std::string job;
   int64_t ranks = 0;  // processes on this host
-  JobState state = JobState::kNobodyWaits;
+  JobState state = JobState::kNoRankWaits;
   std::string text;                // the verdict in a sentence
   std::vector<Finding> findings;   // with kHangs; a rank that is stopped or dead is one also without a wait
   std::vector<std::string> notes;  // limits of the verdict
 };
 
-/// One verdict per job, by name. `looks` are in order of time, at least two; only the first and the last are compared.
-std::vector<JobVerdict> judge(const std::vector<Snapshot>& looks, const Context& context);
+/// One verdict per job, by name. `snapshots` are in order of time, at least two; only the first and the last are
+/// compared.
+std::vector<JobVerdict> judge(const std::vector<Snapshot>& snapshots, const Context& context);
 
 }  // namespace stalltrace::autopsy

@@ -8,41 +8,41 @@
 namespace stalltrace::autopsy {
 namespace {
 
-using testing::JobLooks;
+using testing::JobSnapshots;
 
 TEST(RankConnections, BothEndsOfARing) {
-  JobLooks looks(3);
-  const auto connections = rank_connections(looks.looks()[1]);
+  JobSnapshots job(3);
+  const auto connections = rank_connections(job.snapshots()[1]);
   EXPECT_EQ(connections.size(), 6);
   for (const RankConnection& connection : connections) {
     EXPECT_NE(connection.from, connection.to);
     EXPECT_EQ(connection.socket->local, connection.other->remote);
   }
-  EXPECT_TRUE(outside_connections(looks.looks()[1]).empty());
+  EXPECT_TRUE(outside_connections(job.snapshots()[1]).empty());
 }
 
 TEST(RankConnections, LoopbackAddressesOfOtherNamespacesAreOthers) {
-  JobLooks looks(2);
-  Snapshot& look = looks.looks()[1];
-  for (RankState& rank : look.ranks) {
+  JobSnapshots job(2);
+  Snapshot& snapshot = job.snapshots()[1];
+  for (RankState& rank : snapshot.ranks) {
     for (TcpSocket& socket : rank.sockets) {
       socket.local.address = socket.remote.address = "127.0.0.1";
     }
   }
-  EXPECT_TRUE(rank_connections(look).empty());
-  for (RankState& rank : look.ranks) {
+  EXPECT_TRUE(rank_connections(snapshot).empty());
+  for (RankState& rank : snapshot.ranks) {
     for (TcpSocket& socket : rank.sockets) {
       socket.netns = 1;
     }
   }
-  EXPECT_EQ(rank_connections(look).size(), 4);
+  EXPECT_EQ(rank_connections(snapshot).size(), 4);
 }
 
 TEST(RankConnections, AnEndThatFitsTwoRanksIsNeithers) {
-  JobLooks looks(3);
-  Snapshot& look = looks.looks()[1];
-  look.ranks[2].sockets = look.ranks[1].sockets;  // a container with the same addresses
-  for (const RankConnection& connection : rank_connections(look)) {
+  JobSnapshots job(3);
+  Snapshot& snapshot = job.snapshots()[1];
+  snapshot.ranks[2].sockets = snapshot.ranks[1].sockets;  // a container with the same addresses
+  for (const RankConnection& connection : rank_connections(snapshot)) {
     EXPECT_NE(connection.from, 0);
   }
 }

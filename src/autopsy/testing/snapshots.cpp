@@ -32,10 +32,10 @@ void at_call_site(RankState& state, const stacks::CallSite& site) {
   state.call_site = site;
 }
 
-JobLooks::JobLooks(int ranks) : looks_(2) {
+JobSnapshots::JobSnapshots(int ranks) : snapshots_(2) {
   constexpr int64_t kWatched = 3;
-  for (size_t look = 0; look < looks_.size(); ++look) {
-    looks_[look].taken_ns = (100 + static_cast<int64_t>(look) * kWatched) * kNsPerSecond;
+  for (size_t number = 0; number < snapshots_.size(); ++number) {
+    snapshots_[number].taken_ns = (100 + static_cast<int64_t>(number) * kWatched) * kNsPerSecond;
     for (int rank = 0; rank < ranks; ++rank) {
       RankState state{.pid = 4000 + rank, .start_ticks = 77, .job = "train", .rank = rank, .world_size = ranks};
       at_call_site(state, {"all_reduce", "train.py:88"});
@@ -47,14 +47,14 @@ JobLooks::JobLooks(int ranks) : looks_(2) {
       if (ranks > 1) {
         state.sockets = {end_of(rank, rank, next), end_of(rank, previous, rank)};
       }
-      looks_[look].ranks.push_back(std::move(state));
-      looks_[look].host_addresses.push_back(address(rank));
+      snapshots_[number].ranks.push_back(std::move(state));
+      snapshots_[number].host_addresses.push_back(address(rank));
     }
   }
 }
 
-TcpSocket& JobLooks::socket(int look, int rank, int peer) {
-  for (TcpSocket& socket : looks_.at(static_cast<size_t>(look)).ranks.at(static_cast<size_t>(rank)).sockets) {
+TcpSocket& JobSnapshots::socket(int number, int rank, int peer) {
+  for (TcpSocket& socket : snapshots_.at(static_cast<size_t>(number)).ranks.at(static_cast<size_t>(rank)).sockets) {
     if (socket.remote.address == address(peer)) {
       return socket;
     }
@@ -62,7 +62,7 @@ TcpSocket& JobLooks::socket(int look, int rank, int peer) {
   throw std::out_of_range("no such connection");
 }
 
-void JobLooks::leaves(int rank) {
+void JobSnapshots::leaves(int rank) {
   both(rank, [](RankState& state) {
     state.call.reset();
     at_call_site(state, {"load_batch", "data.py:212"});
@@ -70,12 +70,12 @@ void JobLooks::leaves(int rank) {
   });
 }
 
-void JobLooks::remove(int rank) {
-  for (Snapshot& look : looks_) {
-    std::erase_if(look.ranks, [&](const RankState& state) { return state.rank == rank; });
+void JobSnapshots::remove(int rank) {
+  for (Snapshot& snapshot : snapshots_) {
+    std::erase_if(snapshot.ranks, [&](const RankState& state) { return state.rank == rank; });
   }
 }
 
-JobVerdict JobLooks::verdict() { return judge(looks_, context).at(0); }
+JobVerdict JobSnapshots::verdict() { return judge(snapshots_, context).at(0); }
 
 }  // namespace stalltrace::autopsy::testing

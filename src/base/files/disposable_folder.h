@@ -16,7 +16,7 @@ namespace stalltrace {
 /// which does nothing else, waits for that.
 class DisposableFolder {
  public:
-  /// To be called before the first thread is started. In the place for temporary files (OwnFolder::make_temporary).
+  /// To be called before the first thread is started. In the folder for temporary files (OwnFolder::make_temporary).
   static Result<DisposableFolder> make(const std::string& prefix);
   DisposableFolder(DisposableFolder&&) noexcept = default;
   DisposableFolder& operator=(DisposableFolder&&) noexcept = default;  // to an empty one only

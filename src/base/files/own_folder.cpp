@@ -42,7 +42,7 @@ Status check_way(const struct stat& info, const std::string& at, const std::stri
     return refuse(path, fmt::format("{} belongs to uid {}, who could put another in its place", at, info.st_uid));
   }
   if ((info.st_mode & S_IWOTH) != 0 && (info.st_mode & S_ISVTX) == 0) {
-    return refuse(path, fmt::format("everybody can write into {}, and put another in its place", at),
+    return refuse(path, fmt::format("all users can write into {}, and put another in its place", at),
                   fmt::format("{}, or: chmod +t {}", kElsewhere, at));
   }
   return {};
@@ -233,9 +233,9 @@ Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mo
     parents = {variable};
   }
   Error reason;
-  for (const std::string& place : parents) {
+  for (const std::string& parent_path : parents) {
     for (int attempt = 0; attempt < kFolderNamesTried; ++attempt) {
-      auto made = make_in(place, prefix + random_letters(6), mode);
+      auto made = make_in(parent_path, prefix + random_letters(6), mode);
       if (made) {
         return made;
       }
@@ -249,13 +249,13 @@ Result<OwnFolder> OwnFolder::make_temporary(const std::string& prefix, mode_t mo
 }
 
 /// Sets errno to the reason of a failure: EEXIST where another name may succeed.
-Result<OwnFolder> OwnFolder::make_in(const std::string& place, const std::string& name, mode_t mode) {
+Result<OwnFolder> OwnFolder::make_in(const std::string& parent_path, const std::string& name, mode_t mode) {
   const auto failed = [&](int error_number) {
-    auto error = fail_errno("create a folder in " + place, error_number);
+    auto error = fail_errno("create a folder in " + parent_path, error_number);
     errno = error_number;
     return error;
   };
-  auto parent = open_trusted(place);
+  auto parent = open_trusted(parent_path);
   if (!parent) {
     errno = EACCES;
     return std::unexpected(std::move(parent.error()));
@@ -263,7 +263,7 @@ Result<OwnFolder> OwnFolder::make_in(const std::string& place, const std::string
   if (::mkdirat(parent->get(), name.c_str(), 0700) != 0) {
     return failed(errno);
   }
-  OwnFolder folder(std::move(*parent), UniqueFd(), place + "/" + name, true);
+  OwnFolder folder(std::move(*parent), UniqueFd(), parent_path + "/" + name, true);
   folder.fd_ = open_folder(folder.parent_.get(), name);
   struct stat info {};
   if (!folder || !lock(folder.descriptor()) || ::fstat(folder.descriptor(), &info) != 0 || info.st_nlink == 0) {

@@ -15,7 +15,7 @@
 namespace stalltrace {
 
 /// Who may read our files.
-enum class Readers { kOwner, kGroup, kEverybody };
+enum class Readers { kOwner, kGroup, kAllUsers };
 constexpr mode_t file_mode(Readers readers) {
   return readers == Readers::kOwner ? 0600 : readers == Readers::kGroup ? 0640 : 0644;
 }
@@ -26,11 +26,11 @@ constexpr mode_t folder_mode(Readers readers) {
 class OwnFolder {
  public:
   OwnFolder() = default;
-  /// Makes `path` and the missing folders above it. An existing folder is accepted if it is ours and nobody else can
+  /// Makes `path` and the missing folders above it. An existing folder is accepted if it is ours and no other user can
   /// write into it. It is an error, with a remedy, if another user could replace a folder above it. A link above it is
   /// followed if its owner is trusted; a link as the last part of `path` never is.
   static Result<OwnFolder> claim(const std::string& path, Readers readers);
-  /// Makes a new folder, `prefix` and random letters, in the place for temporary files ($TMPDIR; else /tmp, /var/tmp,
+  /// Makes a new folder, `prefix` and random letters, in the folder for temporary files ($TMPDIR; else /tmp, /var/tmp,
   /// /dev/shm), or in `parent` if given. It stays locked while this object lives (for_each_left_behind).
   static Result<OwnFolder> make_temporary(const std::string& prefix, mode_t mode, const std::string& parent = {});
 
@@ -53,7 +53,7 @@ class OwnFolder {
  private:
   friend void for_each_left_behind(const std::string& parent, std::string_view prefix,
                                    const std::function<void(OwnFolder)>& visit);
-  static Result<OwnFolder> make_in(const std::string& place, const std::string& name, mode_t mode);
+  static Result<OwnFolder> make_in(const std::string& parent_path, const std::string& name, mode_t mode);
   OwnFolder(UniqueFd parent, UniqueFd fd, std::string path, bool created)
       : parent_(std::move(parent)), fd_(std::move(fd)), path_(std::move(path)), created_(created) {}
 

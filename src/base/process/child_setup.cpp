@@ -91,10 +91,10 @@ bool arrange_descriptors(const SpawnOptions& options, const ChildPlan& plan) {
   for (const auto& [source, target] : options.inherited_fds) {
     above = std::max(above, target + 1);
   }
-  const auto place = [](int source, int target) { return ::dup2(source, target) == target; };
+  const auto put = [](int source, int target) { return ::dup2(source, target) == target; };
   close_from_on_exec(3);
   for (int i = 0; i < 3; ++i) {
-    if (plan.standard_fds[static_cast<size_t>(i)] >= 0 && !place(plan.standard_fds[static_cast<size_t>(i)], i)) {
+    if (plan.standard_fds[static_cast<size_t>(i)] >= 0 && !put(plan.standard_fds[static_cast<size_t>(i)], i)) {
       return false;
     }
   }
@@ -110,7 +110,7 @@ bool arrange_descriptors(const SpawnOptions& options, const ChildPlan& plan) {
     }
   }
   for (size_t i = 0; i < options.inherited_fds.size(); ++i) {
-    if (!place(lifted[i], options.inherited_fds[i].second)) {
+    if (!put(lifted[i], options.inherited_fds[i].second)) {
       return false;
     }
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process gives up before it reads files that anyone may have made: a fault in a parser then can't be used to
+// What a process gives up before it reads files that any user may have made: a fault in a parser then can't be used to
 // run programs, to reach the network or other processes, or to change other files.
 #pragma once
 

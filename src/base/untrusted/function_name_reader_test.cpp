@@ -34,7 +34,7 @@ uint64_t offset_of_function() {
 TEST(FunctionNameReader, FilesOfOthersAreReadByAChild) {
   const std::string copy = testing::TempDir() + "function_names." + std::to_string(::getpid());
   fs::copy_file("/proc/self/exe", copy, fs::copy_options::overwrite_existing);
-  ASSERT_EQ(::chmod(copy.c_str(), 0777), 0);  // of everybody, then
+  ASSERT_EQ(::chmod(copy.c_str(), 0777), 0);  // writable for all users, then
   const auto file = UntrustedFile::open_path(copy);
   ASSERT_TRUE(file);
   FunctionNameReader reader;
@@ -86,7 +86,7 @@ TEST(FunctionNameReader, AStrippedFilesNamesAreInTheFileOfItsSymbols) {
     EXPECT_EQ((*locations)[0]->into, 4U);
     EXPECT_FALSE((*locations)[1]) << "no code";
     EXPECT_FALSE((*locations)[2]) << "no symbol covers it";
-    ASSERT_EQ(::chmod(symbols.c_str(), 0666), 0);  // anybody may have made them
+    ASSERT_EQ(::chmod(symbols.c_str(), 0666), 0);  // any user may have made them
     EXPECT_FALSE((*reader.functions_at(*file, offsets, 20 * kNsPerSecond))[0]);
     ASSERT_EQ(::chmod(symbols.c_str(), 0644), 0);
   }

@@ -41,10 +41,10 @@ class HelperProcess {
   /// until the answer or the end arrives.
   Status ask(const HelperMessage& request);
   Outcome receive(HelperMessage& answer);
-  /// Asks and waits for the answer, so long at most. nullopt where that was not enough, or it ended: it is killed.
+  /// Asks and waits for the answer, `most_ns` at most. nullopt where that was not enough, or it ended: it is killed.
   std::optional<HelperMessage> ask_and_wait(const HelperMessage& request, int64_t most_ns);
-  /// Between an answer and the next request: ends it if it has died, or says what nobody asked for. Else its descriptor
-  /// would stay readable.
+  /// Between an answer and the next request: ends it if it has died, or sends what was not asked for. Else its
+  /// descriptor would stay readable.
   void check_idle();
   /// Kills it. One that hangs in the kernel dies when the kernel releases it.
   void end();

@@ -143,7 +143,7 @@ HelperMessage send_two_descriptors(HelperMessage request) {
   return {.bytes = "last", .fd = {}};
 }
 
-TEST(HelperProcess, DescriptorsThatNobodyAskedForAreClosed) {
+TEST(HelperProcess, DescriptorsThatWereNotAskedForAreClosed) {
   HelperProcess helper(send_two_descriptors, Rights::kNone);
   HelperMessage answer;
   ASSERT_TRUE(helper.start());

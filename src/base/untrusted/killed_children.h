@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Child processes that were killed and have not been reaped yet. One that hangs in the kernel dies only when the kernel
-// releases it: nobody waits for it, but it is counted. One thread.
+// releases it: nothing waits for it, but it is counted. One thread.
 #pragma once
 
 #include <sys/types.h>

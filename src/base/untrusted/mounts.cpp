@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t kTableNs = 2 * kNsPerSecond;  // how long a table is reused
 constexpr size_t kMostTableBytes = 4U << 20;
 constexpr size_t kMostTables = 256;
-/// With a device that no table has, for so long: users can mount without end, and a table can have 4 MiB.
+/// How long an answer counts about a device that no table has: users can mount without end, and a table can have 4 MiB.
 constexpr int64_t kUnknownNs = 500 * kNsPerMs;
 
 /// File system types whose files lie on this host. An unlisted type counts as remote, which at worst costs a little

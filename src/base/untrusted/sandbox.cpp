@@ -102,8 +102,8 @@ bool become_nobody(pid_t parent) {
 }
 
 bool enter_sandbox(pid_t parent) {
-  // Keeps the user id: as nobody it could be killed by any other process of that user. It has none of its user's rights
-  // left.
+  // Keeps the user id: as the user nobody it could be killed by any other process of that user. It has none of its
+  // user's rights left.
   const bool filters = has_system_call_filters();
   return limit_resources(kFiles) && (filters || ::geteuid() != 0 || become_nobody(parent)) && keep_only(0) &&
          (!filters || allow_only(calls_of_readers()));

@@ -171,7 +171,7 @@ bool UntrustedFile::is_unchanged() const {
          ns(now.stx_ctime) == facts_.changed_ns;
 }
 
-bool TrustedOwners::have(uid_t user) const { return anybody || std::ranges::find(users, user) != users.end(); }
+bool TrustedOwners::have(uid_t user) const { return any_user || std::ranges::find(users, user) != users.end(); }
 
 std::optional<std::string> reason_for_distrust(const Procfs& procfs, pid_t pid, const UntrustedFile& file,
                                                const TrustedOwners& trusted) {

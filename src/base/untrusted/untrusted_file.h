@@ -87,7 +87,7 @@ class UntrustedFile {
 /// process's user namespace (of an unprivileged container), and the users listed here.
 struct TrustedOwners {
   std::vector<uid_t> users;
-  bool anybody = false;
+  bool any_user = false;
 
   [[nodiscard]] bool have(uid_t user) const;
 };

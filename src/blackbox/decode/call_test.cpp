@@ -118,7 +118,7 @@ TEST(DecodeCall, OfAnEarlierPluginHasNoNumberAndNoRow) {
   Call call;
   call.group(3000, 3600);
   call.broadcast(0, 0);
-  EXPECT_FALSE(call.row(kApi)) << "it would take another's place";
+  EXPECT_FALSE(call.row(kApi)) << "it would replace another";
 }
 
 TEST(DecodeCall, IsTheRowOfWhatItLaunched) {
@@ -144,7 +144,7 @@ TEST(DecodeCall, IsTheRowOfWhatItLaunched) {
   }
 }
 
-TEST(DecodeCall, AnOwnTransferWaitsForNobody) {
+TEST(DecodeCall, AnOwnTransferWaitsForNoRank) {
   for (const uint8_t flags : {uint8_t{0}, uint8_t{ST_BOX_KERNEL_EXPECTED}}) {  // earlier plugins expected a kernel
     for (const bool open : {false, true}) {
       Call call;

@@ -30,7 +30,7 @@ struct FoundFile {
   bool alive = false;  // of a traced process
   uint32_t user = 0;   // in whose share it is; of a process that has ended: the file's owner
 };
-/// False where there is no place for the file now: that of a traced process is found again.
+/// False where there is no room for the file now: that of a traced process is found again.
 using TakeFile = std::function<bool(FoundFile)>;
 
 class ProfilerFileFinder {
@@ -62,7 +62,7 @@ class ProfilerFileFinder {
     uint32_t user = 0;  // in whose share it is
     bool ended = false;
     std::optional<FileId> folder;
-    bool refused = false;        // there was no place for its file; counted once
+    bool refused = false;        // there was no room for its file; counted once
     std::optional<FileId> file;  // the file that was found
     int64_t all_names_tried_ns = 0;
     [[nodiscard]] bool has(const st_box_header& header) const;

@@ -124,7 +124,7 @@ TEST_F(Finder, WhatWasFollowedWhileItLivedIsNotFoundAgain) {
 TEST_F(Finder, AProcessThatEndsBetweenTwoLooksIsFoundByItsEnd) {
   begin();
   file_of(kPid).write(path_of(kPid));
-  EXPECT_EQ(look(), Files{}) << "nobody writes it";
+  EXPECT_EQ(look(), Files{}) << "no process writes it";
   EXPECT_EQ(end(kPid), (Files{{kPid, true}}));
 }
 
@@ -291,7 +291,7 @@ TEST_F(Finder, EveryNameHasItsTurn) {
   EXPECT_EQ(found.size(), 5) << "each once";
 }
 
-TEST_F(Finder, AFileThatTakesThePlaceOfAnotherIsLookedAt) {
+TEST_F(Finder, AFileThatReplacesAnotherIsRead) {
   begin();
   file_of(kGone).write(left());
   EXPECT_EQ(look().size(), 1);

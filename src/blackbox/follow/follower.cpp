@@ -77,7 +77,7 @@ int32_t ProfilerFollower::number_of_gone(const st_box_header& header) {
   return is_free ? pid : static_cast<int32_t>(kMostPid) + ++made_up_pids_;
 }
 
-/// Makes place for one more: a living process's file takes that of a process which was gone, of the user who has most.
+/// Makes room for one more: a living process's file takes that of a process which was gone, of the user who has most.
 bool ProfilerFollower::make_room() {
   std::map<uint32_t, size_t> gone;
   for (const FollowedFile& file : files_) {

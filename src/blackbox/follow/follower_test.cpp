@@ -188,7 +188,7 @@ TEST_F(Follower, WhatAProcessLeftThatWasGoneBeforeIsRowsWithItsProcess) {
   round();
   ASSERT_TRUE(process(kGonePid));
   EXPECT_EQ(process(kGonePid)->cmdline, "train --fast");
-  EXPECT_FALSE(process(kGonePid)->exit_ns) << "nobody outlived it";
+  EXPECT_FALSE(process(kGonePid)->exit_ns) << "no other rank outlived it";
   EXPECT_EQ(calls(kGonePid).size(), 2);
   const size_t rows = calls(kGonePid).size();
   round();
@@ -208,7 +208,7 @@ TEST_F(Follower, OfThoseThatAreGoneTheOneThatOthersOutlivedDied) {
   EXPECT_FALSE(process(kGonePid + 1)->exit_ns);
 }
 
-TEST_F(Follower, TheDeadOfOtherPidNamespacesAreNobodyHere) {
+TEST_F(Follower, TheDeadOfOtherPidNamespacesAreNotKnownHere) {
   begin();
   for (int container = 0; container < 2; ++container) {
     MadeProfilerFile file = file_of(kPid);  // each has in its namespace the number of a process here

@@ -35,7 +35,7 @@ class CallStacks {
   CodeNames names_;
   UserShares& shares_;
   EventSink& sink_;
-  std::map<pid_t, std::map<uint64_t, int64_t>> processes_;  // by place
+  std::map<pid_t, std::map<uint64_t, int64_t>> processes_;  // by call site
   std::set<int64_t> delivered_;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code addresses of a process → names, from the symbol tables of the files it maps. All look-ups together have a time
+// Code addresses of a process → names, from the symbol tables of the files it maps. All searches together have a time
 // limit. An address not resolved in time, or on a file system that may not answer, is named by its offset. One thread.
 #pragma once
 

@@ -108,7 +108,7 @@ TEST(CallStacks, EachContentIsOneRow) {
   stacks.note(stack_of(4, {}, caller));
   const int64_t first = stacks.id_of(::getpid(), 1);
   EXPECT_GT(first, 0);
-  EXPECT_EQ(stacks.id_of(::getpid(), 2), first) << "another place, the same text";
+  EXPECT_EQ(stacks.id_of(::getpid(), 2), first) << "another address, the same text";
   EXPECT_NE(stacks.id_of(::getpid(), 3), first) << "called from elsewhere";
   EXPECT_EQ(stacks.id_of(::getpid(), 4), 0);
   EXPECT_EQ(stacks.id_of(::getpid(), 5), 0) << "never noted";

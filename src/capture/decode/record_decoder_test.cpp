@@ -98,7 +98,7 @@ TEST_F(RecordDecoderTest, AnExitWaitsUntilItIsTaken) {
 }
 
 /// A process of the same number inherits nothing, and its row is another.
-TEST_F(RecordDecoderTest, ALostExitIsAnEndThatNobodyKnowsTheCodeOf) {
+TEST_F(RecordDecoderTest, ALostExitIsAnEndWithoutACode) {
   ASSERT_TRUE(decoder_.admit(kPid, 1000, 1));
   decoder_.begin_process({.node_id = 1, .pid = kPid, .start_ns = 10}, Library::kNccl, {});
   decoder_.end_process(kPid, 5'000);

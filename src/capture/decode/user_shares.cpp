@@ -13,7 +13,7 @@ namespace {
 using Kind = UserShares::Kind;
 
 /// A node has some hundred ranks at most; each has some tens of communicators, and peers and connections by the
-/// thousand where everybody talks to everybody.
+/// thousand where all ranks talk to each other.
 constexpr std::array<UserShares::Limits, UserShares::kKinds> kLimits{{
     {kLostProcessShare, 0, 1024, 4096, 64},
     {kLostCommunicatorShare, 4096, 32'768, 16'384, 256},

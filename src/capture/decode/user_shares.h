@@ -25,7 +25,7 @@ class UserShares {
     kCall,      // not ended
     kGpuEvent,  // a call that a GPU event comes after
     kConnection,
-    kStepMark,  // a place of the profiler plugin's marks
+    kStepMark,  // a connection in the profiler plugin's marks
     kStack,
   };
   static constexpr size_t kKinds = 8;

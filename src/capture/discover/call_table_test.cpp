@@ -146,8 +146,8 @@ TEST(CallTable, WhatIsPolledSaysWhetherAnythingIsDone) {
   int polled = 0;
   for (const Call& call : call_table()) {
     const bool is_poll = call.symbol.starts_with("MPI_Test");
-    const bool says_so = is_poll || call.spec.kind == ST_CALL_WAIT_SOME_REQUESTS;
-    EXPECT_EQ(call.spec.done != 0, says_so) << call.symbol;
+    const bool knows_done = is_poll || call.spec.kind == ST_CALL_WAIT_SOME_REQUESTS;
+    EXPECT_EQ(call.spec.done != 0, knows_done) << call.symbol;
     polled += is_poll ? 1 : 0;
   }
   EXPECT_EQ(polled, 4);

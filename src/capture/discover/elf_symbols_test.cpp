@@ -246,7 +246,7 @@ TEST_F(ElfSymbolsTest, ChangedCodeIsSeen) {
   EXPECT_FALSE(has_same_code(fd.get(), *symbols));
 }
 
-TEST_F(ElfSymbolsTest, AnObjectsPlaceInAProcess) {
+TEST_F(ElfSymbolsTest, AnObjectsAddressInAProcess) {
   const MpiWorld world{.address = 0x9000, .segment_address = 0x2100, .segment_offset = 0x1100, .segment_bytes = 0x800};
   const auto mapped = [](uint64_t start, uint64_t bytes, uint64_t offset) {
     return MappedFile{.start = start, .end = start + bytes, .offset = offset};

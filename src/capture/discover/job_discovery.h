@@ -45,7 +45,7 @@ class JobDiscovery {
   /// kernel about 20 ms (a grace period), and a quick start can be faster. Errors: not readable, not ELF, nothing to
   /// probe in it.
   Status attach_library(const std::string& path);
-  /// The same for collective libraries in the usual places; finding none is not an error.
+  /// The same for collective libraries in the usual folders; finding none is not an error.
   void attach_usual_libraries();
   enum class Again {
     kNone,

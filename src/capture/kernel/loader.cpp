@@ -267,8 +267,8 @@ class Loader {
       refused[program] = std::string(strerror(-error)) + (reason.empty() ? "" : " (" + reason + ")");
     }
     // The maps are made before the programs: if all fail alike, the cause is not in the programs.
-    const bool says_nothing = logs_.front().second.front() == '\0';
-    if (refused.size() < programs.size() || !says_nothing) {
+    const bool is_silent = logs_.front().second.front() == '\0';
+    if (refused.size() < programs.size() || !is_silent) {
       refused_.merge(refused);
     }
     return {};

@@ -58,7 +58,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
     const auto known = still_.find(standing.pid);
     const bool same = known != still_.end() && known->second.since_ns == since_ns;
     const Still& now = still[standing.pid] = same ? known->second : Still{since_ns, 0};
-    if (for_ns >= std::max(first_ns, now.next_look_ns)) {
+    if (for_ns >= std::max(first_ns, now.next_sample_ns)) {
       due = true;
       longest_ns = std::max(longest_ns, for_ns);
     }
@@ -72,7 +72,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   }
   answered_ns_ = asked ? now_ns : answered_ns_;
   for (auto& [pid, one] : still_) {
-    one.next_look_ns = kAgain * (now_ns - one.since_ns);
+    one.next_sample_ns = kAgain * (now_ns - one.since_ns);
   }
   std::vector<pid_t> pids;
   add_first(outside, kMostOutside, pids);

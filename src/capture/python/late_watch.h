@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides, while a job runs, whose stacks to read: those of ranks that others wait for, of all processes without
-// progress, and of a few that wait. Cheap; chooses nobody while the job makes progress. Pure: the caller passes the
+// progress, and of a few that wait. Cheap; chooses no process while the job makes progress. Pure: the caller passes the
 // time.
 #pragma once
 
@@ -27,14 +27,14 @@ class LateWatch {
   static constexpr int64_t kUnusual = 8;
   /// A process without progress is read again after this multiple of the time so far.
   static constexpr int64_t kAgain = 4;
-  /// Budget of looks: this many at once, and one more every kEveryNs; the last kKept are reserved for pauses of
+  /// Budget of samples: this many at once, and one more every kEveryNs; the last kKept are reserved for pauses of
   /// kStillNs or longer.
   static constexpr int64_t kMostAtOnce = 6;
   static constexpr int64_t kEveryNs = 10 * kNsPerSecond;
   static constexpr int64_t kKept = 2;
-  /// Shortest interval between requested looks.
+  /// Shortest interval between requested samples.
   static constexpr int64_t kAskedNs = 2 * kNsPerSecond;
-  /// Number of processes in one look.
+  /// Number of processes in one sample.
   static constexpr size_t kMostOutside = 8;
   static constexpr size_t kMostInside = 4;
 
@@ -45,10 +45,10 @@ class LateWatch {
 
  private:
   [[nodiscard]] bool take_token(int64_t now_ns, bool lasting);
-  /// A time without calls, and its length at the next look.
+  /// A time without calls, and its length at the next sample.
   struct Still {
     int64_t since_ns = 0;
-    int64_t next_look_ns = 0;
+    int64_t next_sample_ns = 0;
   };
 
   std::map<pid_t, Still> still_;
@@ -58,12 +58,12 @@ class LateWatch {
   bool asked_ = false;
 };
 
-/// A LateWatch for each user, whose looks cost the others none of theirs: users take turns.
+/// A LateWatch for each user, whose samples cost the others none of theirs: users take turns.
 class LateWatches {
  public:
   using StandingsOfUsers = std::map<uint32_t, std::vector<CallStanding>>;
 
-  /// The processes of one user to read now, of the next whose look is due; usually none.
+  /// The processes of one user to read now, of the next whose sample is due; usually none.
   std::vector<pid_t> choose(const StandingsOfUsers& users, int64_t now_ns);
   void ask() { asked_ = true; }
 
@@ -71,7 +71,7 @@ class LateWatches {
   static constexpr size_t kMostUsers = 1024;
 
   std::map<uint32_t, LateWatch> watches_;
-  uint32_t last_ = 0;  // the user who was looked at
+  uint32_t last_ = 0;  // the user who was sampled
   bool asked_ = false;
 };
 

@@ -20,8 +20,8 @@ CallStanding standing(int32_t pid, bool inside, int64_t entered_ns, int64_t ende
 
 class LateWatchTest : public testing::Test {
  protected:
-  /// The times of its looks, relative to kStart, with constant standings.
-  std::vector<int64_t> looks(std::span<const CallStanding> standings, int64_t for_ns, int64_t from_ns = 0) {
+  /// The times of its samples, relative to kStart, with constant standings.
+  std::vector<int64_t> samples(std::span<const CallStanding> standings, int64_t for_ns, int64_t from_ns = 0) {
     std::vector<int64_t> at;
     for (int64_t now_ns = from_ns; now_ns <= for_ns; now_ns += kStep) {
       if (!watch_.choose(standings, kStart + now_ns).empty()) {
@@ -65,22 +65,22 @@ TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
   EXPECT_THAT(watch_.choose(late, kStart + now_ns), ElementsAre(11, 10));
 }
 
-/// All ranks compute longer than usual between two calls: nobody waits.
+/// All ranks compute longer than usual between two calls: no rank waits.
 TEST_F(LateWatchTest, APauseOfAllIsNoLateness) {
   const std::vector<CallStanding> job{standing(10, false, kStart, kStart), standing(11, false, kStart, kStart + 1)};
-  EXPECT_THAT(looks(job, LateWatch::kStillNs - kStep), IsEmpty());
+  EXPECT_THAT(samples(job, LateWatch::kStillNs - kStep), IsEmpty());
 }
 
 TEST_F(LateWatchTest, AReceiverWaitsByDesign) {
   std::vector<CallStanding> job{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep)};
   job[0].waits_by_design = true;
-  EXPECT_THAT(looks(job, kNsPerSecond), IsEmpty());
+  EXPECT_THAT(samples(job, kNsPerSecond), IsEmpty());
 }
 
 /// The only rank on its node, for which others wait elsewhere.
 TEST_F(LateWatchTest, OneThatStandsStillAloneIsSeen) {
   const std::vector<CallStanding> alone{standing(11, false, kStart, kStart)};
-  EXPECT_THAT(looks(alone, 10 * kNsPerSecond), ElementsAre(2 * kNsPerSecond, 8 * kNsPerSecond));
+  EXPECT_THAT(samples(alone, 10 * kNsPerSecond), ElementsAre(2 * kNsPerSecond, 8 * kNsPerSecond));
   std::vector<CallStanding> slow = alone;
   slow[0].usual_gap_ns = 5 * kNsPerSecond;
   LateWatch other;
@@ -88,22 +88,22 @@ TEST_F(LateWatchTest, OneThatStandsStillAloneIsSeen) {
   EXPECT_THAT(other.choose(slow, kStart + 40 * kNsPerSecond), ElementsAre(11));
 }
 
-TEST_F(LateWatchTest, AHangIsLookedAtMoreAndMoreRarely) {
+TEST_F(LateWatchTest, AHangIsSampledMoreAndMoreRarely) {
   const std::vector<CallStanding> job{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep)};
-  EXPECT_THAT(looks(job, 3600 * kNsPerSecond), testing::AllOf(SizeIs(testing::Ge(6U)), SizeIs(testing::Le(12U))));
+  EXPECT_THAT(samples(job, 3600 * kNsPerSecond), testing::AllOf(SizeIs(testing::Ge(6U)), SizeIs(testing::Le(12U))));
 }
 
-TEST_F(LateWatchTest, LooksAreBoundedHoweverOftenARankIsLate) {
-  size_t looks = 0;
+TEST_F(LateWatchTest, SamplesAreBoundedHoweverOftenARankIsLate) {
+  size_t samples = 0;
   constexpr int64_t kMinutes = 10;
   for (int64_t now_ns = kStart; now_ns < kStart + kMinutes * 60 * kNsPerSecond; now_ns += 3 * kStep) {
     const std::vector<CallStanding> job{standing(10, true, now_ns),
                                         standing(11, false, now_ns - kStep, now_ns - kStep)};
-    looks += watch_.choose(job, now_ns + 2 * kStep).empty() ? 0 : 1;
+    samples += watch_.choose(job, now_ns + 2 * kStep).empty() ? 0 : 1;
   }
-  EXPECT_GE(looks, static_cast<size_t>(kMinutes * 5));
-  EXPECT_LE(looks, static_cast<size_t>(kMinutes * 60 * kNsPerSecond / LateWatch::kEveryNs + LateWatch::kMostAtOnce));
-  // A long pause is still looked at.
+  EXPECT_GE(samples, static_cast<size_t>(kMinutes * 5));
+  EXPECT_LE(samples, static_cast<size_t>(kMinutes * 60 * kNsPerSecond / LateWatch::kEveryNs + LateWatch::kMostAtOnce));
+  // A long pause is still sampled.
   const int64_t hang_ns = kStart + kMinutes * 60 * kNsPerSecond;
   const std::vector<CallStanding> hang{standing(10, true, hang_ns),
                                        standing(11, false, hang_ns - kStep, hang_ns - kStep)};
@@ -118,7 +118,7 @@ TEST_F(LateWatchTest, NumberOfProcessesIsBounded) {
   EXPECT_THAT(watch_.choose(job, kStart + 2 * kStep), SizeIs(LateWatch::kMostOutside + LateWatch::kMostInside));
 }
 
-TEST_F(LateWatchTest, AFindingAsksForALookButNotAgainAtOnce) {
+TEST_F(LateWatchTest, AFindingAsksForASampleButNotAgainAtOnce) {
   const std::vector<CallStanding> job{standing(10, false, kStart, kStart)};
   watch_.ask();
   EXPECT_THAT(watch_.choose(job, kStart + kStep), IsEmpty()) << "it gets on";
@@ -130,11 +130,11 @@ TEST_F(LateWatchTest, AFindingAsksForALookButNotAgainAtOnce) {
   EXPECT_THAT(watch_.choose(job, kStart + 4 * kStep + LateWatch::kAskedNs), ElementsAre(10));
 }
 
-/// One user's processes without progress, each time new ones, take that user's looks and nobody else's.
-TEST(LateWatchesTest, AUserHasLooksOfTheirOwn) {
+/// One user's processes without progress, each time new ones, take that user's samples and no other user's.
+TEST(LateWatchesTest, AUserHasSamplesOfTheirOwn) {
   LateWatches watches;
-  std::vector<int64_t> looks_of_two;
-  size_t looks_of_one = 0;
+  std::vector<int64_t> samples_of_two;
+  size_t samples_of_one = 0;
   for (int64_t now_ns = 0; now_ns < 100 * kNsPerSecond; now_ns += kStep) {
     LateWatches::StandingsOfUsers users;
     for (int32_t pid = 0; pid < 20; ++pid) {
@@ -146,15 +146,15 @@ TEST(LateWatchesTest, AUserHasLooksOfTheirOwn) {
       users[2] = {standing(10, true, begun_ns), standing(11, false, begun_ns - kStep, begun_ns - kStep)};
     }
     const std::vector<pid_t> pids = watches.choose(users, kStart + now_ns);
-    looks_of_one += !pids.empty() && pids[0] >= 1000 ? 1 : 0;
+    samples_of_one += !pids.empty() && pids[0] >= 1000 ? 1 : 0;
     if (!pids.empty() && pids[0] < 1000) {
-      looks_of_two.push_back(now_ns - 90 * kNsPerSecond);
+      samples_of_two.push_back(now_ns - 90 * kNsPerSecond);
       EXPECT_THAT(pids, ElementsAre(11, 10));
     }
   }
-  EXPECT_GT(looks_of_one, 10U);
-  EXPECT_LT(looks_of_one, 20U);
-  EXPECT_THAT(looks_of_two, testing::Contains(testing::Le(3 * kStep)));
+  EXPECT_GT(samples_of_one, 10U);
+  EXPECT_LT(samples_of_one, 20U);
+  EXPECT_THAT(samples_of_two, testing::Contains(testing::Le(3 * kStep)));
 }
 
 TEST(LateWatchesTest, UsersTakeTurns) {

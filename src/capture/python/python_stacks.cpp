@@ -8,7 +8,7 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kLookNs = 100 * kNsPerMs;
+constexpr int64_t kSampleNs = 100 * kNsPerMs;
 constexpr size_t kDelivered = 65'536;  // remembered rows; older ones may be delivered again, which is harmless
 
 }  // namespace
@@ -36,17 +36,17 @@ void PythonStacks::deliver(const ReadStack& read) {
   sink_.accept(std::move(row));
 }
 
-void PythonStacks::look(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns) {
+void PythonStacks::update(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns) {
   for (const ReadStack& stack : reader_.take(now_ns)) {
     deliver(stack);
   }
   for (const pid_t other : reader_.take_others()) {
     others_.insert(other);
   }
-  if (now_ns - looked_ns_ < kLookNs || reader_.busy()) {
+  if (now_ns - sampled_ns_ < kSampleNs || reader_.busy()) {
     return;
   }
-  looked_ns_ = now_ns;
+  sampled_ns_ = now_ns;
   std::vector<CallStanding> python = standings();
   std::erase_if(others_, [&](pid_t pid) { return std::ranges::find(python, pid, &CallStanding::pid) == python.end(); });
   LateWatches::StandingsOfUsers users;

@@ -26,7 +26,7 @@ class PythonStacks {
       : node_(node), sink_(sink), user_of_(std::move(user_of)), reader_(std::move(read)) {}
 
   /// Starts a reading if one is due, and delivers finished readings. Call it often; `now_ns` is CLOCK_MONOTONIC.
-  void look(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns);
+  void update(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns);
   /// A finding was reported: read the processes without progress.
   void ask() { watches_.ask(); }
   /// For poll: readable when there is something to deliver; -1 while no reading is under way.
@@ -42,7 +42,7 @@ class PythonStacks {
   StackReader reader_;
   std::set<pid_t> others_;  // not Python
   std::set<int64_t> delivered_;
-  int64_t looked_ns_ = 0;
+  int64_t sampled_ns_ = 0;
 };
 
 }  // namespace stalltrace::capture

@@ -36,8 +36,8 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
   if (!die_with_parent(parent)) {
     ::_exit(1);
   }
-  // Closes inherited descriptors, which would outlive us in the helper: probes, and the output whose end somebody waits
-  // for.
+  // Closes inherited descriptors, which would outlive us in the helper: probes, and the output whose end another
+  // process waits for.
   close_all_but(pipe);
   const sched_param none{};
   (void)::sched_setscheduler(0, SCHED_BATCH, &none);

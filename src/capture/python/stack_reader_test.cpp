@@ -288,7 +288,7 @@ TEST(PythonStacksTest, RowsOfARankThatIsAwaitedAndEachStackOnce) {
     return found;
   };
   for (int i = 0; i < 500 && count() < 3; ++i) {
-    stacks.look(standings, start_ns + i * 10 * kNsPerMs);
+    stacks.update(standings, start_ns + i * 10 * kNsPerMs);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   std::vector<PythonStack> found;

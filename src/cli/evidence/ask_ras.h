@@ -14,7 +14,7 @@ namespace stalltrace::cli {
 
 /// Asks twice, `between_ns` apart: what did not change in that time stands still. `address` is what NCCL_RAS_ADDR has
 /// on that host, a number or "localhost" with a port; by default localhost:28028. Answers are JSON where NCCL can
-/// (2.28.7), and come within 30 s; Errors: nobody answers, or not as RAS does. Connects from the calling thread.
+/// (2.28.7), and come within 30 s; Errors: nothing answers, or not as RAS does. Connects from the calling thread.
 Result<std::vector<import::RasAnswer>> ask_ras(const std::string& address, int64_t between_ns, Console& console);
 
 }  // namespace stalltrace::cli

@@ -172,7 +172,7 @@ Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::ve
 
 Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::Note& note, CommandLines commands,
                      const import::Options& options, std::vector<std::string>& read) {
-  const auto said = [&](const import::Reader& reader, const import::Summary& summary) {
+  const auto note_import = [&](const import::Reader& reader, const import::Summary& summary) {
     const std::string files = count_of(static_cast<int64_t>(summary.files), import::name_of(reader.format));
     if (!reader.row.empty()) {
       read.push_back(fmt::format("{}: {}", files, count_of(static_cast<int64_t>(summary.rows), reader.row)));
@@ -210,7 +210,7 @@ Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::
     }
     auto summary = reader.read(files->second, sink, note, options);
     if (summary) {
-      said(reader, *summary);
+      note_import(reader, *summary);
     } else {
       ST_TRY(refuse(files->second, std::move(summary.error())));
     }

@@ -45,28 +45,28 @@ Result<std::string> push_in_child(const std::string& recording, const std::strin
   const int64_t deadline_ns = monotonic_now_ns() + timeout_ns;
   auto worker = launch::Worker::start("st-push", [&](launch::WorkerSide& side) {
     const auto handed = try_until(recording, folder, readers, deadline_ns, side.stop.get());
-    const std::string said = handed ? (handed->was_there ? "+" : " ") + handed->path
-                                    : "-" + handed.error().what + "\n" + handed.error().remedy;
-    return side.channel.send(launch::MessageKind::kStored, said) ? kExitDone : kExitFailed;
+    const std::string answer = handed ? (handed->was_there ? "+" : " ") + handed->path
+                                      : "-" + handed.error().what + "\n" + handed.error().remedy;
+    return side.channel.send(launch::MessageKind::kStored, answer) ? kExitDone : kExitFailed;
   });
   if (!worker) {
     return with_context("push " + recording, std::move(worker.error()));
   }
   const auto ended = worker->wait_for(std::chrono::milliseconds(timeout_ns / kNsPerMs) + kRest);
-  const std::optional<launch::Message> said = ended ? worker->channel().receive() : std::nullopt;
-  if (!said || said->bytes.empty()) {
+  const std::optional<launch::Message> answer = ended ? worker->channel().receive() : std::nullopt;
+  if (!answer || answer->bytes.empty()) {
     worker->kill();
     return fail(fmt::format("{}: not copied to {} within {}; it stays where it is", recording, folder,
                             format_duration(timeout_ns)),
                 "see whether that folder's file system answers, then: stalltrace push");
   }
-  const std::string rest = said->bytes.substr(1);
-  if (said->bytes.front() == '-') {
+  const std::string rest = answer->bytes.substr(1);
+  if (answer->bytes.front() == '-') {
     const size_t line = std::min(rest.find('\n'), rest.size());
     return fail(fmt::format("{}: not copied: {}", recording, rest.substr(0, line)),
                 line < rest.size() ? rest.substr(line + 1) : std::string());
   }
-  return fmt::format("{}: {} {}", recording, said->bytes.front() == '+' ? "is there already:" : "copied to", rest);
+  return fmt::format("{}: {} {}", recording, answer->bytes.front() == '+' ? "is there already:" : "copied to", rest);
 }
 
 }  // namespace stalltrace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `explain --nodes`: the finding that the recordings of all nodes in one place would give.
+// `explain --nodes`: the finding that the recordings of all nodes in one folder would give.
 #pragma once
 
 #include <string_view>

@@ -18,7 +18,7 @@ namespace stalltrace::cli {
 
 enum class NodeTrouble {
   kNone,
-  kDown,      // nobody listens
+  kDown,      // nothing listens
   kHangs,     // takes the request and never answers
   kStalls,    // begins its answer, then sends nothing more
   kTrickles,  // sends one byte a second

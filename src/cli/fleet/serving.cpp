@@ -45,7 +45,7 @@ Status Serving::prepare(const std::string& listen) {
   ST_ASSIGN(where_, serve::parse_listen_address(listen));
   ST_ASSIGN(options_.token, serve::load_token(token_file_));
   if (!where_.loopback && options_.token.empty()) {
-    return fail(fmt::format("at {} everybody who reaches this host could ask", where_.address),
+    return fail(fmt::format("at {} every client that reaches this host could ask", where_.address),
                 "give --token-file, or listen at 127.0.0.1", ErrorKind::kUsage);
   }
   if (certificate_.empty() != key_.empty()) {
@@ -104,7 +104,7 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
                       "raise the limit of processes and threads (ulimit -u, or pids.max of the container)");
   }
   const Status done = server->run(false);
-  (void)::eventfd_write(ended.get(), 1);  // it may have ended by itself: nobody has asked it to stop
+  (void)::eventfd_write(ended.get(), 1);  // it may have ended by itself, without a request to stop
   return done;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rights of subcommands that read recordings and profiler files, which anyone may have made.
+// The rights of subcommands that read recordings and profiler files, which any user may have made.
 #pragma once
 
 #include <span>

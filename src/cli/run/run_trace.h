@@ -61,7 +61,7 @@ class RunTrace {
   launch::Patience patience_;
   launch::SilenceWatch silence_;
   Console* console_;
-  std::optional<launch::Progress> progress_;  // not yet given to anybody
+  std::optional<launch::Progress> progress_;  // not yet given to a caller
   bool ready_ = false;
   bool flushed_ = false;
   bool finishing_ = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace autopsy`: a job hangs, and nothing recorded it. Looks at its ranks on this host twice, and judges.
+// `stalltrace autopsy`: a job hangs, and nothing recorded it. Takes two snapshots of its ranks on this host, and
+// judges.
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -7,9 +8,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "autopsy/host/take_snapshot.h"
+#include "autopsy/host/watch_calls.h"
 #include "autopsy/judge/judge.h"
-#include "autopsy/look/take_snapshot.h"
-#include "autopsy/look/watch_calls.h"
 #include "autopsy/output/autopsy_text.h"
 #include "base/clock.h"
 #include "base/files/new_file.h"
@@ -33,19 +34,20 @@ using autopsy::Snapshot;
 class AutopsySubcommand final : public Subcommand {
  public:
   [[nodiscard]] SubcommandInfo info() const override {
-    return {.name = "autopsy",
-            .summary = "a job hangs and nothing recorded it: who waits, who is to blame",
-            .example = "sudo stalltrace autopsy",
-            .details =
-                "Looks at every rank on this host twice: where its threads are, in which call, and what its TCP\n"
-                "sockets hold; in between, calls that end are counted, as `trace` sees them. A job that gets on is\n"
-                "reported as not hung. Nothing is stopped. What other hosts' ranks do is not seen: run it there too.\n"
-                "Other users' jobs, jobs in containers, and counting calls take root."};
+    return {
+        .name = "autopsy",
+        .summary = "a job hangs and nothing recorded it: who waits, who is to blame",
+        .example = "sudo stalltrace autopsy",
+        .details =
+            "Takes two snapshots of every rank on this host: where its threads are, in which call, and what its TCP\n"
+            "sockets hold; in between, calls that end are counted, as `trace` sees them. A job that gets on is\n"
+            "reported as not hung. Nothing is stopped. What other hosts' ranks do is not seen: run it there too.\n"
+            "Other users' jobs, jobs in containers, and counting calls take root."};
   }
   std::vector<Flag> flags() override {
     return {pids_flag("--pid", "only ranks among these processes and their descendants; may be given as 12,34", &pids_),
-            integer_flag("--seconds", "N", "time between the first and the last look", 1, 60, &seconds_),
-            switch_flag("--no-trace", "put no probes on the job's calls between the two looks", &no_trace_),
+            integer_flag("--seconds", "N", "time between the two snapshots", 1, 60, &seconds_),
+            switch_flag("--no-trace", "put no probes on the job's calls between the two snapshots", &no_trace_),
             switch_flag("--json", "print one JSON object, for programs", &json_),
             text_flag("--out", "FILE", "write the JSON object to this file too; an existing one is never overwritten",
                       &out_),
@@ -72,14 +74,14 @@ class AutopsySubcommand final : public Subcommand {
       file.emplace(std::move(created));
     }
     autopsy::Context context{.node = capture::node_name(""), .utc_offset_ns = measure_utc_offset_ns(), .traced = {}};
-    const std::vector<Snapshot> looks = look(console, procfs, ranks, context.traced);
-    const std::vector<JobVerdict> verdicts = autopsy::judge(looks, context);
-    const std::string json = json_ || file ? json_of(looks, verdicts, context) : "";
+    const std::vector<Snapshot> snapshots = take_snapshots(console, procfs, ranks, context.traced);
+    const std::vector<JobVerdict> verdicts = autopsy::judge(snapshots, context);
+    const std::string json = json_ || file ? json_of(snapshots, verdicts, context) : "";
     if (file) {
       ST_TRY(file->append(json));
       ST_TRY(file->publish(IfThere::kFail));
     }
-    console.out(json_ ? json : text_of(looks.back(), verdicts, console.colour_out()));
+    console.out(json_ ? json : text_of(snapshots.back(), verdicts, console.colour_out()));
     const bool found = std::ranges::any_of(verdicts, [](const JobVerdict& one) { return !one.findings.empty(); });
     return exit_code_ && found ? kExitFindings : kExitDone;
   }
@@ -106,16 +108,16 @@ class AutopsySubcommand final : public Subcommand {
     return chosen;
   }
 
-  std::vector<Snapshot> look(Console& console, const Procfs& procfs, const std::vector<RunningRank>& ranks,
-                             autopsy::Traced& traced) const {
+  std::vector<Snapshot> take_snapshots(Console& console, const Procfs& procfs, const std::vector<RunningRank>& ranks,
+                                       autopsy::Traced& traced) const {
     std::vector<autopsy::RankToRead> to_read;
     for (const RunningRank& rank : ranks) {
       to_read.push_back({rank.pid, rank.rank, rank.job});
     }
-    std::vector<Snapshot> looks;
-    looks.push_back(autopsy::take_snapshot(procfs, to_read));
+    std::vector<Snapshot> snapshots;
+    snapshots.push_back(autopsy::take_snapshot(procfs, to_read));
     if (console.shows_progress()) {
-      console.live(fmt::format("{} on this host; looking again in {} s",
+      console.live(fmt::format("{} on this host; the second snapshot is taken in {} s",
                                count_of(static_cast<int64_t>(ranks.size()), "rank"), seconds_));
     }
     const int64_t watched_ns = seconds_ * kNsPerSecond;
@@ -123,8 +125,8 @@ class AutopsySubcommand final : public Subcommand {
     if (console.shows_progress()) {
       console.live("");
     }
-    looks.push_back(autopsy::take_snapshot(procfs, to_read));
-    return looks;
+    snapshots.push_back(autopsy::take_snapshot(procfs, to_read));
+    return snapshots;
   }
 
   static std::string text_of(const Snapshot& last, const std::vector<JobVerdict>& verdicts, bool colour) {
@@ -145,14 +147,14 @@ class AutopsySubcommand final : public Subcommand {
     return text;
   }
 
-  [[nodiscard]] static std::string json_of(const std::vector<Snapshot>& looks, const std::vector<JobVerdict>& verdicts,
-                                           const autopsy::Context& context) {
+  [[nodiscard]] static std::string json_of(const std::vector<Snapshot>& snapshots,
+                                           const std::vector<JobVerdict>& verdicts, const autopsy::Context& context) {
     using Json = nlohmann::ordered_json;
-    const Snapshot& last = looks.back();
+    const Snapshot& last = snapshots.back();
     Json json{{"schema", 1},
               {"node", context.node},
               {"taken_ns", last.taken_ns + context.utc_offset_ns},
-              {"watched_ms", (last.taken_ns - looks.front().taken_ns) / kNsPerMs},
+              {"watched_ms", (last.taken_ns - snapshots.front().taken_ns) / kNsPerMs},
               {"traced", context.traced.done}};
     json["jobs"] = Json::array();
     for (const JobVerdict& verdict : verdicts) {

@@ -51,7 +51,7 @@ class CheckSubcommand final : public Subcommand {
             .example = "sudo stalltrace check",
             .details =
                 "Tries everything for real and changes nothing. Exit code 1 if tracing is impossible. "
-                "docs/kernels.md says what is different on older kernels."};
+                "docs/kernels.md lists what is different on older kernels."};
   }
   std::vector<Flag> flags() override {
     return {switch_flag("--json", "print one JSON object, for programs", &json_),

@@ -33,7 +33,7 @@ class ImportSubcommand final : public Subcommand {
             "they died. NCCL_DEBUG logs, PyTorch's Flight Recorder dumps, kernel logs, nccl-tests output, traces of "
             "torch.profiler, packet captures, reports of NCCL's RAS, lines of its Inspector, nvidia-smi -q: for jobs "
             "that nothing of ours watched "
-            "(docs/import.md says what they show). Give those of all processes of the job, or "
+            "(docs/import.md describes what they show). Give those of all processes of the job, or "
             "a folder with "
             "everything, then `stalltrace explain` the recording. Needs no privilege."};
   }

@@ -39,7 +39,8 @@ class PreflightSubcommand final : public Subcommand {
             "Checks NCCL's settings, interfaces, InfiniBand ports, limits and topology of this node; it reads, and "
             "sends\n"
             "nothing. Start it as the job is started: its environment, limits and CPUs are those that the job would\n"
-            "get. With FILEs it says what differs between the nodes. With --network, in each process of a launch, the\n"
+            "get. With FILEs it reports what differs between the nodes. With --network, in each process of a launch, "
+            "the\n"
             "nodes test each other: connections, path MTU, latency, bandwidth, retransmissions, and a barrier of all\n"
             "ranks. Rank 0 reports. Exit code 4 if a check failed."};
   }

@@ -53,7 +53,7 @@ class QuerySubcommand final : public Subcommand {
             "One SELECT is run; nothing can be changed by it. What there is to ask:\n"
             "  stalltrace query FILE \"SELECT name FROM sqlite_master\"                     lists tables and views\n"
             "  stalltrace query FILE \"SELECT name FROM pragma_table_info('collective')\"  lists the columns of one\n"
-            "docs/recording.md says what they mean, docs/queries.md has recipes."};
+            "docs/recording.md has their meaning, docs/queries.md has recipes."};
   }
   std::vector<Flag> flags() override {
     Flag sql = argument("SQL", "one statement", &sql_);

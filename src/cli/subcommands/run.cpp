@@ -36,7 +36,7 @@ Result<launch::RunFolder> claim_some_folder(const std::string& wanted, Readers r
   return launch::temporary_run_folder(wanted, readers);
 }
 
-/// The plugin records on in the job's processes: nobody copies their profiler files any more.
+/// The plugin records on in the job's processes: their profiler files are not copied any more.
 std::string rest_without_evidence_process(launch::Supervisor::Loss when, const std::vector<std::string>& environment) {
   using enum launch::Supervisor::Loss;
   if (when == kBeforeTheStart) {

@@ -65,7 +65,7 @@ class TraceSubcommand final : public Subcommand {
             "nothing is restarted. By default the jobs of all users are recorded: --pid or -- COMMAND limit it.\n"
             "Ctrl-C ends the trace: everything seen is in the file. With -- COMMAND the command is started, it and "
             "its descendants are traced, and its exit code is returned.\n"
-            "Needs root, or CAP_BPF and CAP_PERFMON on some kernels: `stalltrace check` says what this host lacks.\n"
+            "Needs root, or CAP_BPF and CAP_PERFMON on some kernels: `stalltrace check` reports what this host lacks.\n"
             "Writes 1 to 1.5 kB per collective and rank: 200 to 330 MB an hour and rank at 60 collectives a second, "
             "until --max-size is reached."};
   }
@@ -373,7 +373,7 @@ class TraceSubcommand final : public Subcommand {
       const ssize_t written = ::write(static_cast<int>(ready_fd_), &byte, 1);
       ::close(static_cast<int>(ready_fd_));
       if (written != 1) {
-        console.note("nobody reads --ready-fd");
+        console.note("nothing reads --ready-fd");
       }
     }
   }

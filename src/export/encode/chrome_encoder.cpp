@@ -39,7 +39,7 @@ void put_text(std::string& out, std::string_view text) {
 
 class ChromeEncoder final : public TraceEncoder {
  public:
-  explicit ChromeEncoder(ByteSink sink) : sink_(std::move(sink)), places_(1) {}
+  explicit ChromeEncoder(ByteSink sink) : sink_(std::move(sink)), tracks_(1) {}
 
   void begin(int64_t zero_ns) override {
     zero_ns_ = zero_ns;
@@ -49,28 +49,28 @@ class ChromeEncoder final : public TraceEncoder {
   }
 
   void track(const Track& track) override {
-    Place place{.pid = track.pid, .path = track.name};
+    TrackInfo info{.pid = track.pid, .path = track.name};
     const bool is_process = track.kind == TrackKind::kProcess;
     if (!is_process) {
-      const Place& parent = places_.at(track.parent);
-      place.pid = parent.pid;
-      place.path = parent.path.empty() ? track.name : parent.path + ": " + track.name;
-      place.unit = track.unit;
+      const TrackInfo& parent = tracks_.at(track.parent);
+      info.pid = parent.pid;
+      info.path = parent.path.empty() ? track.name : parent.path + ": " + track.name;
+      info.unit = track.unit;
     }
     if (is_process || track.kind == TrackKind::kEvents) {
       start(is_process ? "M\",\"name\":\"process_name" : "M\",\"name\":\"thread_name");
-      fmt::format_to(std::back_inserter(out_), ",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", place.pid, track.id);
-      put_text(out_, place.path);
+      fmt::format_to(std::back_inserter(out_), ",\"pid\":{},\"tid\":{},\"args\":{{\"name\":", info.pid, track.id);
+      put_text(out_, info.path);
       out_ += "}}";
       start(is_process ? "M\",\"name\":\"process_sort_index" : "M\",\"name\":\"thread_sort_index");
-      fmt::format_to(std::back_inserter(out_), ",\"pid\":{},\"tid\":{},\"args\":{{\"sort_index\":{}}}}}", place.pid,
+      fmt::format_to(std::back_inserter(out_), ",\"pid\":{},\"tid\":{},\"args\":{{\"sort_index\":{}}}}}", info.pid,
                      track.id, is_process ? track.order : static_cast<int32_t>(track.id));
     }
     if (is_process) {
-      place.path.clear();
+      info.path.clear();
     }
-    places_.resize(std::max<size_t>(places_.size(), size_t{track.id} + 1));
-    places_[track.id] = std::move(place);
+    tracks_.resize(std::max<size_t>(tracks_.size(), size_t{track.id} + 1));
+    tracks_[track.id] = std::move(info);
     put_block();
   }
 
@@ -114,7 +114,7 @@ class ChromeEncoder final : public TraceEncoder {
   [[nodiscard]] const Status& status() const override { return status_; }
 
  private:
-  struct Place {
+  struct TrackInfo {
     int32_t pid = 0;
     std::string path;  // below its process
     std::string unit;
@@ -130,10 +130,10 @@ class ChromeEncoder final : public TraceEncoder {
   void put_name(const char* category, std::string_view name, TrackId track) {
     out_ += ",\"name\":";
     put_text(out_, name);
-    fmt::format_to(std::back_inserter(out_), ",\"cat\":\"{}\",\"pid\":{},\"tid\":{}", category, places_.at(track).pid,
+    fmt::format_to(std::back_inserter(out_), ",\"cat\":\"{}\",\"pid\":{},\"tid\":{}", category, tracks_.at(track).pid,
                    track);
   }
-  /// Microseconds with three places: a double would lose the nanoseconds.
+  /// Microseconds with three decimals: a double would lose the nanoseconds.
   void put_time(const char* key, int64_t ns) {
     const uint64_t size = ns < 0 ? ~static_cast<uint64_t>(ns) + 1 : static_cast<uint64_t>(ns);
     fmt::format_to(std::back_inserter(out_), ",\"{}\":{}{}.{:03}", key, ns < 0 ? "-" : "", size / kNsPerUs,
@@ -168,12 +168,12 @@ class ChromeEncoder final : public TraceEncoder {
     out_ += '}';
   }
   void put_counter(TrackId track, int64_t time_ns, std::string_view value) {
-    const Place& place = places_.at(track);
+    const TrackInfo& info = tracks_.at(track);
     start("C");
-    put_name("counter", place.path, track);
+    put_name("counter", info.path, track);
     put_time("ts", time_ns - zero_ns_);
     out_ += ",\"args\":{";
-    put_text(out_, place.unit.empty() ? "value" : place.unit);
+    put_text(out_, info.unit.empty() ? "value" : info.unit);
     fmt::format_to(std::back_inserter(out_), ":{}}}}}", value);
     put_block();
   }
@@ -195,7 +195,7 @@ class ChromeEncoder final : public TraceEncoder {
   int64_t zero_ns_ = 0;
   bool first_ = true;
   std::string out_;
-  std::vector<Place> places_;
+  std::vector<TrackInfo> tracks_;
 };
 
 }  // namespace

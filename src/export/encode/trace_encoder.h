@@ -2,7 +2,7 @@
 // What a trace file consists of, independent of its format: tracks with slices, instants and counter values, and flows
 // between slices. The model (export/trace_model.h) says what is on them, an encoder writes it down.
 //
-// Texts come from recordings, which anyone may have made: they may hold any bytes. An encoder makes them printable.
+// Texts come from recordings, which any user may have made: they may hold any bytes. An encoder makes them printable.
 // Times are UTC nanoseconds on the common clock, in any order.
 #pragma once
 

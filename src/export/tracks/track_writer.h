@@ -68,7 +68,7 @@ class TrackWriter {
  public:
   /// Slices of one kind that are open at a time; more are shown as instants.
   static constexpr size_t kMostSubtracks = 64;
-  /// More tracks than anybody looks at; bounds the memory, whatever a recording holds.
+  /// More tracks than a person can read; bounds the memory, whatever a recording holds.
   static constexpr size_t kMostTracks = 500'000;
 
   /// `stopped` is asked now and then; once it says so, all further events are dropped.

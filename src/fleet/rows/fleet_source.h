@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recordings of many nodes as one source for an analysis here. What every analysis needs is brought first, in a
 // small form: the things that exist, and all collectives. Rows of other tables are brought when they are asked for; of
-// the evidence of stalls those that lie around the stalls. What it delivers is what the recordings in one place would.
+// the evidence of stalls those that lie around the stalls. What it delivers is what the recordings in one folder would.
 #pragma once
 
 #include <chrono>
@@ -48,7 +48,7 @@ class FleetSource final : public EventSource, public analysis::EvidenceProvider 
 
   [[nodiscard]] const std::vector<FailedNode>& failed() const { return failed_; }
   [[nodiscard]] size_t answering() const;
-  /// What the nodes' clocks said when they were asked.
+  /// What the nodes reported of their clocks when they were asked.
   [[nodiscard]] const std::vector<MeasuredClock>& measured_clocks() const { return measured_clocks_; }
   /// Of the reading on the nodes, and of nodes that have the same recording.
   [[nodiscard]] std::vector<std::string> notes() const;

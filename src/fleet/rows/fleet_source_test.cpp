@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nodes in different places answer gives what their files in one place give.
+// What nodes on different hosts answer gives what their files in one folder give.
 #include "fleet/rows/fleet_source.h"
 
 #include <fmt/format.h>
@@ -96,7 +96,7 @@ class Fleet {
   std::function<serve::HostClock()> clock_of;
   std::map<size_t, std::string> silent_about;  // a node, and a part of the bodies that it refuses
   bool hangs = false;                          // instead of that, it answers them never
-  /// Of the requests for rows; to be read when nobody asks.
+  /// Of the requests for rows; to be read when no request is open.
   std::vector<std::string> bodies;
 
   /// Whether rows of samples or waits were moved that are not near a stall, nor after the last call.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One answer to POST /v1/rows, from somebody who may send anything.
+// One answer to POST /v1/rows, from a host that may send anything.
 #pragma once
 
 #include <cstdint>

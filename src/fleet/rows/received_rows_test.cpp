@@ -78,7 +78,7 @@ TEST(ReceivedRows, NoNodeSaysThatItLeftOutMoreThanCanBeAdded) {
   }
 }
 
-TEST(ReceivedRows, OfSomebodyWhoSendsAnythingAreAnErrorOrRows) {
+TEST(ReceivedRows, OfAHostThatSendsAnythingAreAnErrorOrRows) {
   const std::string bytes = answer();
   std::mt19937_64 random(3);
   for (int i = 0; i < 300; ++i) {

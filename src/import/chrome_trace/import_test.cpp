@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Traces in the formats of Kineto (output_json.cpp there) and of PyTorch's own exporter; none is a copy of anybody's.
+// Traces in the formats of Kineto (output_json.cpp there) and of PyTorch's own exporter; none is a copy of another
+// project's file.
 #include <gtest/gtest.h>
 #include <zlib.h>
 

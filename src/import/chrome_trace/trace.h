@@ -37,7 +37,7 @@ struct Trace {
   std::optional<int32_t> rank;
   std::optional<int32_t> world_size;
   std::string backend;
-  std::optional<int64_t> zero_ns;  // of the trace's times, in UTC; none: not said
+  std::optional<int64_t> zero_ns;  // of the trace's times, in UTC; none: not stated
   bool on_device = false;          // there are kernels
   int64_t kernels = 0;             // or operators
   std::vector<TimeRange> compute;

@@ -159,8 +159,8 @@ class Reader {
     entry.library = name.starts_with("gloo:")  ? Library::kGloo
                     : name.starts_with("mpi:") ? Library::kMpi
                                                : Library::kNccl;
-    const bool said = tree_.integer(tree_.find(value, "is_p2p")).value_or(0) != 0;
-    entry.point_to_point = said || (entry.op && is_point_to_point(*entry.op));
+    const bool is_p2p = tree_.integer(tree_.find(value, "is_p2p")).value_or(0) != 0;
+    entry.point_to_point = is_p2p || (entry.op && is_point_to_point(*entry.op));
     ValueIndex number = tree_.find(value, "collective_seq_id");
     number = number == kNoValue ? tree_.find(value, "seq_id") : number;  // before 2.4
     const std::optional<int64_t> seq = tree_.integer(number);

@@ -154,7 +154,7 @@ TEST(Dump, AMemoDoesNotMultiplyItsSize) {
   EXPECT_TRUE(dump->entries.front().frames.empty());
 }
 
-TEST(Dump, AGroupOfWhichOnlyANumberIsKnownJoinsNobody) {
+TEST(Dump, AGroupOfWhichOnlyANumberIsKnownJoinsNoOther) {
   EvidenceFolder folder;
   MemorySource source;
   std::string world = entry(1, "completed");

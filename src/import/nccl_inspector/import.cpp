@@ -98,7 +98,7 @@ class Import {
     Collective row;
     row.node_id = id;
     row.op = *record.op;
-    // Without the times of its events a call began at the latest so long before its line was written.
+    // Without the times of its events a call began at the latest its duration before its line was written.
     row.timestamp_ns = record.started_ns.value_or(std::max<int64_t>(record.dumped_ns - record.duration_ns, 0));
     row.called_ns = row.timestamp_ns;
     row.duration_ns = record.duration_ns;

@@ -184,8 +184,8 @@ class Import {
     const Statement statement = read_statement(text.message);
     if (const auto* call = std::get_if<BeganCall>(&statement)) {
       take_call(node, process, text, *call, time_ns);
-    } else if (const auto* said = std::get_if<CommLine>(&statement)) {
-      take_comm_line(node, process, line, *said, time_ns);
+    } else if (const auto* comm_line = std::get_if<CommLine>(&statement)) {
+      take_comm_line(node, process, line, *comm_line, time_ns);
     } else if (const auto kind = kind_of(text)) {
       add_line(node, file, line, time_ns, &process, *kind, text.message);
     }
@@ -258,18 +258,18 @@ class Import {
     return nullptr;
   }
 
-  void take_comm_line(NodeState& node, LoggedProcess& process, const Line& line, const CommLine& said,
+  void take_comm_line(NodeState& node, LoggedProcess& process, const Line& line, const CommLine& comm_line,
                       int64_t time_ns) {
-    if (said.what != CommLine::What::kInitStart && said.what != CommLine::What::kInit) {
+    if (comm_line.what != CommLine::What::kInitStart && comm_line.what != CommLine::What::kInit) {
       return;
     }
-    const LoggedComm* comm = life_of(process, said.comm, line.number);
-    comm = comm == nullptr ? life_of(process, said.comm, 0) : comm;
+    const LoggedComm* comm = life_of(process, comm_line.comm, line.number);
+    comm = comm == nullptr ? life_of(process, comm_line.comm, 0) : comm;
     if (comm == nullptr) {
       return;
     }
     const int64_t start_ns = set_up_ns_.try_emplace(comm, time_ns).first->second;
-    if (said.what == CommLine::What::kInit || !comm->set_up_ended) {
+    if (comm_line.what == CommLine::What::kInit || !comm->set_up_ended) {
       deliver_set_up(node, process, *comm, start_ns, time_ns);
     }
   }

@@ -216,7 +216,7 @@ TEST(NcclLog, ACopyIsReadOnce) {
   EXPECT_EQ(got->notes.size(), 1U);
 }
 
-TEST(NcclLog, DamageIsSaidAndCounted) {
+TEST(NcclLog, DamageIsReportedAndCounted) {
   EvidenceFolder folder;
   const auto got = read({folder.write(
       "a.log", set_up_lines(0) + call_line(0, 0) + "node0:100:200 [0] NCCL INFO AllRe\n" + call_line(0, 2))});
@@ -273,12 +273,12 @@ TEST(NcclLog, ARankIsTheWatchdogsOwn) {
     const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
     return lines.size() == 1 ? lines[0].rank : -1;
   };
-  const std::string said = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31)";
-  EXPECT_EQ(rank_of("0: [E ProcessGroupNCCL.cpp:607] [Rank 3] " + said), 3);  // srun's label can number hosts
-  EXPECT_EQ(rank_of("0: [rank5]:[E ProcessGroupNCCL.cpp:607] [Rank 3] " + said), 5);
-  EXPECT_EQ(rank_of("[rank5]:[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + said), 5);
-  EXPECT_EQ(rank_of("[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + said), std::nullopt);  // of the group
-  EXPECT_EQ(rank_of("7: [E x] " + said), std::nullopt);
+  const std::string message = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31)";
+  EXPECT_EQ(rank_of("0: [E ProcessGroupNCCL.cpp:607] [Rank 3] " + message), 3);  // srun's label can number hosts
+  EXPECT_EQ(rank_of("0: [rank5]:[E ProcessGroupNCCL.cpp:607] [Rank 3] " + message), 5);
+  EXPECT_EQ(rank_of("[rank5]:[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + message), 5);
+  EXPECT_EQ(rank_of("[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + message), std::nullopt);  // of the group
+  EXPECT_EQ(rank_of("7: [E x] " + message), std::nullopt);
 }
 
 TEST(NcclLog, TransportsLeaveTheWatchdogItsRow) {

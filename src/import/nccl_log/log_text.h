@@ -58,7 +58,7 @@ struct CommLine {
   uint64_t comm = 0;
   int32_t rank = 0;
   int32_t nranks = 0;
-  uint64_t comm_id = 0;  // NCCL's hash; 0: not said
+  uint64_t comm_id = 0;  // NCCL's hash; 0: not stated
   uint64_t parent = 0;   // of a split: the parent's pointer; then one of the next two says which child it is
   std::optional<int32_t> split_count;
   std::optional<int32_t> color;

@@ -159,22 +159,22 @@ void Survey::take(LoggedFile& file, const Line& line, std::string& scratch) {
     process->last_call_line = line.number;
     process->prefix_rank = process->prefix_rank ? process->prefix_rank : call->global_rank;
     process->all_timed = process->all_timed && find_time(text.prefix, {file.modified_ns, true}).has_value();
-  } else if (const auto* said = std::get_if<CommLine>(&statement)) {
-    const bool begins = said->what == CommLine::What::kInitStart || said->what == CommLine::What::kInit;
-    LoggedComm* comm = comm_of(file, *process, said->comm, begins);
+  } else if (const auto* comm_line = std::get_if<CommLine>(&statement)) {
+    const bool begins = comm_line->what == CommLine::What::kInitStart || comm_line->what == CommLine::What::kInit;
+    LoggedComm* comm = comm_of(file, *process, comm_line->comm, begins);
     if (comm == nullptr) {
       return;
     }
-    comm->nranks = said->nranks;
+    comm->nranks = comm_line->nranks;
     if (begins) {
-      comm->set_up = comm->set_up ? comm->set_up : *said;
+      comm->set_up = comm->set_up ? comm->set_up : *comm_line;
       comm->set_up_line = comm->set_up_line == 0 ? line.number : comm->set_up_line;
-      comm->set_up_ended = comm->set_up_ended || said->what == CommLine::What::kInit;
+      comm->set_up_ended = comm->set_up_ended || comm_line->what == CommLine::What::kInit;
     } else {
       comm->ended_line = line.number;
-      comm->aborted = said->what == CommLine::What::kAbort;
+      comm->aborted = comm_line->what == CommLine::What::kAbort;
       if (!comm->rank) {
-        comm->rank = said->rank;
+        comm->rank = comm_line->rank;
         comm->rank_source = RankSource::kInit;
       }
     }

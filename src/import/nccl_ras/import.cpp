@@ -96,8 +96,8 @@ class Import {
     int64_t number = std::ssize(reports.reports);
     for (const RasReport& report : reports.reports) {
       --number;
-      const auto said_ns = report.time.empty() ? std::nullopt : find_time(report.time, {written_ns, true});
-      const auto own_ns = report.asked_ns ? report.asked_ns : said_ns;
+      const auto reported_ns = report.time.empty() ? std::nullopt : find_time(report.time, {written_ns, true});
+      const auto own_ns = report.asked_ns ? report.asked_ns : reported_ns;
       in_utc = in_utc && report.asked_ns;
       timed = timed && (own_ns || reports.reports.size() == 1);
       const int64_t time_ns = std::max<int64_t>(own_ns.value_or(written_ns - number * kUntimedReportNs), 0);

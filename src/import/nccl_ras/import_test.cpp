@@ -250,11 +250,11 @@ TEST(NcclRas, FilesAreNodes) {
   ASSERT_TRUE(summary);
   EXPECT_EQ(summary->files, 2U);
   EXPECT_EQ(summary->rows, 3U);
-  std::string said;
+  std::string notes_text;
   for (const std::string& note : notes) {
-    said += note + "\n";
+    notes_text += note + "\n";
   }
-  golden::expect_text(said, {{folder.path(), "FOLDER"}});
+  golden::expect_text(notes_text, {{folder.path(), "FOLDER"}});
   const std::vector<LogLine> heads = lines_of(source, LogKind::kVersion);
   ASSERT_EQ(heads.size(), 3U);
   EXPECT_EQ(heads[0].timestamp_ns, 1'777'975'203'000'000'000);  // 2026-05-05T10:00:03Z

@@ -60,9 +60,9 @@ class Reader {
         continue;
       }
       ++report_.comms;
-      RasStatement said{.hash = *hash, .nranks = static_cast<int32_t>(size)};
-      said.whole_job = size == sizes.rbegin()->first && sizes[size] == 1;
-      read_ranks(comm, said);
+      RasStatement statement{.hash = *hash, .nranks = static_cast<int32_t>(size)};
+      statement.whole_job = size == sizes.rbegin()->first && sizes[size] == 1;
+      read_ranks(comm, statement);
     }
     report_.gpus = sizes.empty() ? 0 : sizes.rbegin()->first;
     return std::move(report_);
@@ -84,8 +84,8 @@ class Reader {
   }
 
   std::optional<CommHash> hash_of(ValueIndex comm) const {
-    const auto said = ras_statement_from_text("comm " + text_in(comm, "hash"));
-    return said && said->hash != 0 ? std::optional(said->hash) : std::nullopt;
+    const auto statement = ras_statement_from_text("comm " + text_in(comm, "hash"));
+    return statement && statement->hash != 0 ? std::optional(statement->hash) : std::nullopt;
   }
 
   static int32_t error_of(std::optional<int64_t> result) {
@@ -111,35 +111,35 @@ class Reader {
 
   void read_ranks(ValueIndex comm, const RasStatement& common) {
     for (const ValueIndex rank : tree_.items(tree_.find(comm, "ranks"))) {
-      RasStatement said = common;
-      if (!read_who(rank, said)) {
+      RasStatement statement = common;
+      if (!read_who(rank, statement)) {
         continue;
       }
       const ValueIndex status = tree_.find(rank, "status");
       const auto init = number_in(status, "init_state");
-      said.state = is_set(status, "abort_flag")                                          ? RasState::kAbort
-                   : is_set(status, "finalize_called") || is_set(status, "destroy_flag") ? RasState::kFinalize
-                   : init.value_or(kSuccess) == kSuccess                                 ? RasState::kRunning
-                                                                                         : RasState::kInit;
-      said.init_error = error_of(init);
-      said.async_error = error_of(number_in(status, "async_error"));
+      statement.state = is_set(status, "abort_flag")                                          ? RasState::kAbort
+                        : is_set(status, "finalize_called") || is_set(status, "destroy_flag") ? RasState::kFinalize
+                        : init.value_or(kSuccess) == kSuccess                                 ? RasState::kRunning
+                                                                                              : RasState::kInit;
+      statement.init_error = error_of(init);
+      statement.async_error = error_of(number_in(status, "async_error"));
       for (const auto& [key, value] : tree_.entries(tree_.find(rank, "collective_counts"))) {
         if (const auto count = tree_.integer(value); count && *count >= 0) {
-          said.launched.emplace_back(tree_.text(key).substr(0, kMostRasName), static_cast<uint64_t>(*count));
+          statement.launched.emplace_back(tree_.text(key).substr(0, kMostRasName), static_cast<uint64_t>(*count));
         }
       }
-      report_.statements.emplace_back(0, std::move(said));
+      report_.statements.emplace_back(0, std::move(statement));
     }
     for (const ValueIndex rank : tree_.items(tree_.find(comm, "missing_ranks"))) {
-      RasStatement said = common;
-      if (!read_who(rank, said)) {
+      RasStatement statement = common;
+      if (!read_who(rank, statement)) {
         continue;
       }
       const ValueIndex status = tree_.find(rank, "status");
-      said.state = is_set(status, "considered_dead") ? RasState::kDead
-                   : is_set(status, "unresponsive")  ? RasState::kUnresponsive
-                                                     : RasState::kNoComm;
-      report_.statements.emplace_back(0, std::move(said));
+      statement.state = is_set(status, "considered_dead") ? RasState::kDead
+                        : is_set(status, "unresponsive")  ? RasState::kUnresponsive
+                                                          : RasState::kNoComm;
+      report_.statements.emplace_back(0, std::move(statement));
     }
   }
 

@@ -18,13 +18,13 @@ namespace stalltrace::import {
 struct RasReport {
   bool json = false;
   int64_t line = 0;                                          // of its beginning, from 1
-  std::string version;                                       // of NCCL; empty: not said
+  std::string version;                                       // of NCCL; empty: not stated
   std::string time;                                          // "2025-12-19 13:06:53", local time; text has none
   std::optional<int64_t> asked_ns;                           // UTC; of a report that we asked for
   std::vector<std::pair<int64_t, RasStatement>> statements;  // with their lines
   int64_t comms = 0;                                         // communicators
   int64_t comms_at_fault = 0;                                // of them, those that RAS itself does not call OK
-  int64_t gpus = 0;                                          // of the job; 0: not said
+  int64_t gpus = 0;                                          // of the job; 0: not stated
   int64_t timeouts = 0;                                      // while RAS collected its data
   bool whole = false;                                        // its end is there
   uint64_t left_out = 0;                                     // statements beyond the limit of a file
@@ -95,7 +95,7 @@ class RasTextReader {
   Topic topic_ = Topic::kNone;
   std::string operation_;  // of Topic::kLaunches
   RasStatement comm_;
-  bool leaving_said_ = false;
+  bool leaving_stated_ = false;
   RasStatement value_;        // what the ranks of the list that follows have in common
   int64_t unlisted_ = 0;      // of them
   bool lists_ranks_ = false;  // `value_` is set

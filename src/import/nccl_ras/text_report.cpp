@@ -67,7 +67,7 @@ RasState state_of(std::string_view text) {
                                                                           {"FINALIZE", RasState::kFinalize},
                                                                           {"ABORT", RasState::kAbort}}};
   const auto* const known = std::ranges::find(kStates, text, &std::pair<std::string_view, RasState>::first);
-  return known == kStates.end() ? RasState::kUnsaid : known->second;
+  return known == kStates.end() ? RasState::kNotStated : known->second;
 }
 
 /// The numbers of ncclResult_t; of a text that is not listed, that of an internal error.
@@ -276,12 +276,12 @@ void RasTextReader::take_rank(std::string_view line) {
   if (!rank || *rank >= comm_.nranks) {
     return;
   }
-  const std::string_view said = trim(line.substr(0, where));
-  RasStatement statement = said.empty() ? value_ : of_comm();
-  if (said.empty() ? !lists_ranks_ : !set_value(said, statement)) {
+  const std::string_view before = trim(line.substr(0, where));
+  RasStatement statement = before.empty() ? value_ : of_comm();
+  if (before.empty() ? !lists_ranks_ : !set_value(before, statement)) {
     return;
   }
-  if (said.empty()) {
+  if (before.empty()) {
     --unlisted_;
   } else {
     end_group();

@@ -153,7 +153,7 @@ TEST(NcclTests, FailuresAreKept) {
   EXPECT_TRUE(read(head() + row(8, 12) + "# Out of bounds values : 4 FAILED\n")->runs[0].failed);
 }
 
-TEST(NcclTests, DamageIsSaidAndCounted) {
+TEST(NcclTests, DamageIsReportedAndCounted) {
   const std::string whole = row(1024, 12);
   const auto got = read(head() + row(8, 12) + whole.substr(0, 80) + "\n" + row(2048, 13) +
                         "4096 1024 float sum -1 nan inf -1 0 1 1 1 0\n" + "8192 99999999999999999999 float sum\n" +

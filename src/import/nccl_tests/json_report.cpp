@@ -26,7 +26,7 @@ class Report {
     const auto value = tree_.real(tree_.find(dict, key));
     return value && std::isfinite(*value) && *value >= 0 && *value <= kLargestNumber ? value : std::nullopt;
   }
-  [[nodiscard]] bool says_no(ValueIndex dict, std::string_view key) const {
+  [[nodiscard]] bool denies(ValueIndex dict, std::string_view key) const {
     const ValueIndex value = tree_.find(dict, key);
     return tree_.kind(value) == ValueTree::Kind::kBool && tree_.integer(value) == 0;
   }
@@ -112,7 +112,7 @@ Result<BenchmarkReport> read_benchmark_report(std::string bytes, const std::func
   }
   const ValueIndex average = tree->find(*top, "average_bus_bandwidth");
   out.ended = tree->kind(average) == ValueTree::Kind::kDict;
-  out.failed = report.says_no(tree->find(*top, "out_of_bounds"), "okay") || report.says_no(average, "okay");
+  out.failed = report.denies(tree->find(*top, "out_of_bounds"), "okay") || report.denies(average, "okay");
   const auto& errors = tree->items(tree->find(*top, "errors"));
   if (!errors.empty() && !trim(tree->text(errors.front())).empty()) {
     out.problem = std::string(trim(tree->text(errors.front())));

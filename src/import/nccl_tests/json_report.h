@@ -13,7 +13,7 @@ namespace stalltrace::import {
 
 struct BenchmarkReport {
   std::string test;
-  std::string started;  // "2026-05-05 10:00:00", in the host's time zone; empty: not said
+  std::string started;  // "2026-05-05 10:00:00", in the host's time zone; empty: not stated
   int64_t most_bytes = 0;
   bool ended = false;
   bool failed = false;

@@ -16,7 +16,7 @@ namespace stalltrace::import {
 
 struct GpuReport {
   int64_t line = 0;  // of its beginning, from 1
-  std::string time;  // "Tue May  5 10:00:03 2026", local time; empty: not said
+  std::string time;  // "Tue May  5 10:00:03 2026", local time; empty: not stated
   std::string driver;
   std::vector<std::pair<int64_t, GpuState>> gpus;  // with their lines
 };

@@ -62,9 +62,9 @@ class Import {
     int64_t after = std::ssize(reports);
     for (const GpuReport& report : reports) {
       --after;
-      const auto said = read_kernel_time(fmt::format("[{}] ", report.time), written_ns);
-      timed = timed && said;
-      const int64_t time_ns = std::max<int64_t>(said ? said->time_ns : written_ns - after * kUntimedReportNs, 0);
+      const auto time = read_kernel_time(fmt::format("[{}] ", report.time), written_ns);
+      timed = timed && time;
+      const int64_t time_ns = std::max<int64_t>(time ? time->time_ns : written_ns - after * kUntimedReportNs, 0);
       node.started_ns = std::min(node.started_ns, time_ns);
       node.ended_ns = std::max(*node.ended_ns, time_ns);
       LogLine row{.node_id = node.node_id, .timestamp_ns = time_ns, .kind = LogKind::kVersion, .line = report.line};

@@ -255,7 +255,7 @@ TEST(PacketCapture, LinkLayersAndVersion6) {
   EXPECT_EQ(segment->payload_bytes, 0U);
 }
 
-TEST(PacketCapture, DamageIsSaidAndWhatWasBeforeIsKept) {
+TEST(PacketCapture, DamageIsReportedAndWhatWasBeforeIsKept) {
   const std::string whole = healthy(3).text;
   const auto cut = read(whole.substr(0, whole.size() - 5));
   ASSERT_TRUE(cut->status);

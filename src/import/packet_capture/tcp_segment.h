@@ -40,7 +40,7 @@ struct IcmpError {
   IpAddress source{};  // of the packet that it is about
   IpAddress destination{};
   bool too_big = false;  // else: the destination can't be reached
-  uint32_t mtu = 0;      // 0: not said
+  uint32_t mtu = 0;      // 0: not stated
 };
 
 /// Nothing if it is of another kind, a later fragment, or too short.

@@ -102,7 +102,7 @@ TEST(PySpy, WhatIsNoDump) {
   EXPECT_EQ(detect(folder.write("b", "[{\"frames\": []}]")).value(), std::vector{Format::kUnknown});
 }
 
-TEST(PySpy, DamageIsSaidAndCounted) {
+TEST(PySpy, DamageIsReportedAndCounted) {
   const auto got = read("Thread 9 (idle)\n    lost (x.py:1)\n" + kDump.substr(0, kDump.find("step (train") + 8) + "\n" +
                         "Thread 4712 (idle)\n    " + std::string(10 << 20, 'f') + "\nepoch 5\n    late (x.py:1)\n");
   ASSERT_EQ(got->rows.size(), 2U);

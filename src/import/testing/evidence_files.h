@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of evidence for tests: written in the documented formats, none is a copy of anybody's.
+// Files of evidence for tests: written in the documented formats, none is a copy of another project's file.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages between the launcher and its workers: a kind and some bytes, which arrive whole or not at all. Nobody waits
-// for anybody here: what finds no room is not sent. One thread on each side.
+// Messages between the launcher and its workers: a kind and some bytes, which arrive whole or not at all. Neither side
+// waits for the other: what finds no room is not sent. One thread on each side.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ constexpr Patience kShort{.start = milliseconds(300),
 struct Outcome {
   std::optional<int> refused;
   Result<int> code = 0;
-  std::vector<std::string> said;
+  std::vector<std::string> errors;
 };
 
 std::string rest_of(Supervisor::Loss when, const std::vector<std::string>& environment) {
@@ -42,7 +42,7 @@ Outcome supervise(const std::string& command, const Worker::Work& work, const Pa
   Outcome outcome;
   Job job;
   Supervisor supervisor(job, "the worker", rest_of, patience,
-                        [&](const Error& error) { outcome.said.push_back(error.what + "; " + error.remedy); });
+                        [&](const Error& error) { outcome.errors.push_back(error.what + "; " + error.remedy); });
   outcome.refused = supervisor.prepare("st-test", work);
   if (outcome.refused) {
     return outcome;
@@ -87,7 +87,7 @@ Worker::Work good(const std::function<void(JobNews&)>& more = {}) {
 TEST(Supervisor, AllIsWell) {
   const Outcome outcome = supervise("test \"$WORD\" = 'from the worker' && sleep 0.7 && exit 7", good());
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, IsEmpty());
+  EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
 TEST(Supervisor, TheWorkerLearnsTheExitCode) {
@@ -101,39 +101,39 @@ TEST(Supervisor, TheWorkerLearnsTheExitCode) {
     return *job.code() == 128 + SIGUSR1 ? 0 : die();
   });
   EXPECT_EQ(known.code, 128 + SIGUSR1);
-  EXPECT_THAT(known.said, IsEmpty());
+  EXPECT_THAT(known.errors, IsEmpty());
 }
 
 TEST(Supervisor, AWorkerMayRefuse) {
   const Outcome outcome = supervise("exit 7", [](WorkerSide&) { return 2; });
   EXPECT_EQ(outcome.refused, 2);
-  EXPECT_THAT(outcome.said, IsEmpty());
+  EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
 TEST(Supervisor, OneThatDiesBeforeTheStart) {
   const Outcome outcome = supervise("exit 7", [](WorkerSide&) { return die(); });
   EXPECT_FALSE(outcome.refused);
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); before the start"));
+  EXPECT_THAT(outcome.errors, ElementsAre("the worker was ended by signal 9 (Killed); before the start"));
 }
 
 TEST(Supervisor, OneThatHangsBeforeTheStart) {
   const Outcome outcome = supervise("exit 7", [](WorkerSide&) -> int { hang(); });
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker is not ready after 300 ms, and was killed; before the start"));
+  EXPECT_THAT(outcome.errors, ElementsAre("the worker is not ready after 300 ms, and was killed; before the start"));
 }
 
 TEST(Supervisor, OneThatDiesWhileTheCommandRuns) {
   const Outcome outcome = supervise("sleep 0.5; kill -TERM $$", good([](JobNews&) { die(); }));
   EXPECT_EQ(outcome.code, 128 + SIGTERM);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker was ended by signal 9 (Killed); while it runs with OTHER=1"));
+  EXPECT_THAT(outcome.errors, ElementsAre("the worker was ended by signal 9 (Killed); while it runs with OTHER=1"));
 }
 
 TEST(Supervisor, OneThatHangsWhileTheCommandRunsIsNamedOnceAndKilledAtTheEnd) {
   const Outcome outcome = supervise("sleep 2.2; exit 7", good([](JobNews&) { hang(); }));
   EXPECT_EQ(outcome.code, 7);
   EXPECT_THAT(
-      outcome.said,
+      outcome.errors,
       ElementsAre("the worker has not moved for 300 ms; a disk or a file server may not answer; the job goes on",
                   "the worker has not stored the recording after 300 ms, and was killed; after its end"));
 }
@@ -145,9 +145,10 @@ TEST(Supervisor, OneThatGetsOnAgain) {
                                      .analysis = milliseconds(300),
                                      .silence = milliseconds(700)});
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker has not moved for 700 ms; a disk or a file server may not answer; "
-                                        "the job goes on",
-                                        "the worker gets on again; "));
+  EXPECT_THAT(outcome.errors,
+              ElementsAre("the worker has not moved for 700 ms; a disk or a file server may not answer; "
+                          "the job goes on",
+                          "the worker gets on again; "));
 }
 
 TEST(Supervisor, OneThatHangsOnceAllIsStored) {
@@ -156,7 +157,7 @@ TEST(Supervisor, OneThatHangsOnceAllIsStored) {
     hang();
   });
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, ElementsAre("the worker has not ended after 300 ms, and was killed; all is stored"));
+  EXPECT_THAT(outcome.errors, ElementsAre("the worker has not ended after 300 ms, and was killed; all is stored"));
 }
 
 TEST(Supervisor, OneThatEndsEarlyByItself) {
@@ -166,7 +167,7 @@ TEST(Supervisor, OneThatEndsEarlyByItself) {
     return job.wait_for_start() ? 0 : 1;
   });
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, IsEmpty());
+  EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
 TEST(Supervisor, ASignalBeforeTheStartKeepsTheCommandFromStarting) {
@@ -177,16 +178,16 @@ TEST(Supervisor, ASignalBeforeTheStartKeepsTheCommandFromStarting) {
   });
   ASSERT_FALSE(outcome.code);
   EXPECT_EQ(outcome.code.error().kind, ErrorKind::kInterrupted);
-  EXPECT_THAT(outcome.said, IsEmpty());
+  EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
 TEST(Supervisor, ACommandThatCantBeStarted) {
   Job job;
-  std::vector<std::string> said;
-  Supervisor supervisor(job, "the worker", rest_of, kShort, [&](const Error& error) { said.push_back(error.what); });
+  std::vector<std::string> errors;
+  Supervisor supervisor(job, "the worker", rest_of, kShort, [&](const Error& error) { errors.push_back(error.what); });
   ASSERT_FALSE(supervisor.prepare("st-test", good()));
   EXPECT_FALSE(supervisor.start({"/nowhere/at/all"}));
-  EXPECT_THAT(said, IsEmpty());
+  EXPECT_THAT(errors, IsEmpty());
 }
 
 TEST(Supervisor, SignalsThatAskForTheEndAreReported) {
@@ -203,7 +204,7 @@ TEST(Supervisor, SignalsThatAskForTheEndAreReported) {
         return asked ? 0 : die();
       });
   EXPECT_EQ(outcome.code, 7);
-  EXPECT_THAT(outcome.said, IsEmpty());
+  EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
 }  // namespace

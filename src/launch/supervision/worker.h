@@ -26,7 +26,7 @@ class Worker {
  public:
   /// In the worker. The result is its exit code: less than kFailedCode.
   using Work = std::function<int(WorkerSide& parent)>;
-  /// Of a worker that ran out of memory, or into an error that nobody expected; it said so itself.
+  /// Of a worker that ran out of memory, or into an unexpected error; it reported that itself.
   static constexpr int kFailedCode = 70;
 
   /// Forks: for a time when no other thread holds a lock that the work takes. `name` is the process's, at most 15
@@ -59,7 +59,7 @@ class Worker {
 };
 
 /// How a worker's end reads where it was none of its own making: "was ended by signal 9 (Killed)". None: it ended by
-/// itself, and said what there was to say.
+/// itself, and reported the reason.
 std::optional<std::string> unexpected_end(const ExitStatus& status);
 
 /// How much memory a worker may have: a quarter of this host's, or of what the cgroup allows, within 1 and 16 GiB.

@@ -95,7 +95,7 @@ TEST(Worker, MessagesBothWays) {
   EXPECT_FALSE(worker.channel().send(MessageKind::kEnded)) << "no signal either";
 }
 
-TEST(Worker, NobodyWaitsForOneThatDoesNotRead) {
+TEST(Worker, TheLauncherWaitsForNoneThatDoesNotRead) {
   Worker worker = start(sleep_for_ever);
   int sent = 0;
   while (worker.channel().send(MessageKind::kAlive) && sent < 1'000'000) {
@@ -136,7 +136,7 @@ TEST(Worker, EndsWithItsParent) {
   ::waitpid(parent, nullptr, 0);
   pipe->write_end.reset();
   pollfd end{.fd = pipe->read_end.get(), .events = POLLIN, .revents = 0};
-  EXPECT_EQ(::poll(&end, 1, static_cast<int>(kSoon.count())), 1) << "nobody has the other end any more";
+  EXPECT_EQ(::poll(&end, 1, static_cast<int>(kSoon.count())), 1) << "no process has the other end any more";
   EXPECT_EQ(end.revents & POLLHUP, POLLHUP);
 }
 

@@ -17,10 +17,10 @@ struct BenchmarkRun {
   NodeId node_id = 0;
   int32_t run = 0;
   int64_t started_ns = 0;  // the time of its file, where it has none of its own
-  std::string test;        // "all_reduce_perf"; empty: not said
-  int32_t nranks = 0;      // 0: not said
-  std::string hosts;       // separated by blanks, in order of ranks; empty: not said
-  int64_t most_bytes = 0;  // the largest size that was asked for; 0: not said
+  std::string test;        // "all_reduce_perf"; empty: not stated
+  int32_t nranks = 0;      // 0: not stated
+  std::string hosts;       // separated by blanks, in order of ranks; empty: not stated
+  int64_t most_bytes = 0;  // the largest size that was asked for; 0: not stated
   bool ended = false;      // its summary is there
   bool failed = false;     // its summary says FAILED, or it reported a failure
   std::string problem;     // the first failure that it reported

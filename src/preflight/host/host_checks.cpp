@@ -21,9 +21,9 @@ namespace {
 constexpr uint64_t kSharedMemory = 1ULL << 30;
 /// Less is surely too little for a rank's buffers.
 constexpr uint64_t kLockedMemory = 1ULL << 30;
-/// A container has this much if nobody asked for more: too little for two ranks.
+/// A container has this much if its owner asked for no more: too little for two ranks.
 constexpr uint64_t kContainerDefault = 64ULL << 20;
-/// The kernel's own largest TCP buffers (tcp_init in net/ipv4/tcp.c); less was set by somebody.
+/// The kernel's own largest TCP buffers (tcp_init in net/ipv4/tcp.c); less was set on purpose.
 constexpr int64_t kReceiveBuffer = 6 << 20;
 constexpr int64_t kSendBuffer = 4 << 20;
 

@@ -52,7 +52,7 @@ TEST(NcclSettings, NothingIsFoundInWhatTheGuideAsksFor) {
   }
 }
 
-TEST(NcclSettings, EachMistakeIsSaid) {
+TEST(NcclSettings, EachMistakeIsReported) {
   golden::expect_text(checks_text(checked({{"NCCL_SOCKET_IFNAM", "eth0"},
                                            {"NCCL_IB_DISABLE", "true"},
                                            {"NCCL_IB_TIMEOUT", "32"},

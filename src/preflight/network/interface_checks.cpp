@@ -40,7 +40,7 @@ bool is_inner(const InterfaceAddress& one, const HostFiles& files) {
          std::filesystem::exists(fmt::format("{}/class/net/{}/bridge", files.sys, one.name), error);
 }
 
-/// Whether somebody named the interfaces, and did not only exclude some.
+/// Whether the settings name the interfaces, and did not only exclude some.
 bool by_name(const std::string& setting) { return setting.size() > 1 && !setting.starts_with('^'); }
 
 /// Names that select nothing, beside others that do.

@@ -71,7 +71,7 @@ TEST(Interfaces, ThatNoOtherNodeReachesFail) {
   golden::expect_text(checked({v4("eth0"), v4("lo", "127.0.0.1")}, {{"NCCL_SOCKET_IFNAME", "=eth0,eth1"}}, host));
 }
 
-TEST(Interfaces, WithErrorsOrOfTwoKindsAreSaid) {
+TEST(Interfaces, WithErrorsOrOfTwoKindsAreReported) {
   const HostFolder host;
   host.write("sys/class/net/eth0/mtu", "9000\n");
   host.write("sys/class/net/eth1/mtu", "1500\n");
@@ -112,7 +112,7 @@ TEST(InfinibandPorts, AreSelectedAsNcclDoes) {
   EXPECT_FALSE(selected("mlx5_0", 1, "^")) << "an empty list is all, and ^ turns it round";
 }
 
-TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreSaid) {
+TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreReported) {
   const HostFolder host;
   add_port(host, "mlx5_0", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
   add_port(host, "mlx5_1", "4: ACTIVE\n", "200 Gb/sec (2X NDR)\n");

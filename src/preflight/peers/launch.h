@@ -76,7 +76,7 @@ class Coordinator {
   [[nodiscard]] uint16_t port() const;
   /// Waits for the ranks, and has them test each other. `say` gets lines for people, before each step. Errors: no
   /// rank came.
-  Result<LaunchResults> run(const std::function<void(const std::string&)>& say);
+  Result<LaunchResults> run(const std::function<void(const std::string&)>& announce);
   /// Ends the ranks. To be called once, after run().
   void finish(bool failed);
 

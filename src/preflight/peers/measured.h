@@ -13,7 +13,7 @@ namespace stalltrace::preflight {
 /// How the connection to a peer's responder ended.
 enum class Reach : uint8_t {
   kReached,
-  kRefused,      // a reset: nobody listens there, or a firewall rejects
+  kRefused,      // a reset: nothing listens there, or a firewall rejects
   kTimedOut,     // no answer at all
   kUnreachable,  // this host or a router has no way there, or a firewall says so
   kBroken,       // connected, and then no answer from our responder

@@ -74,7 +74,7 @@ int64_t number_member(const Json& object, const char* name, int64_t low, int64_t
 
 Json to_json(const Hello& hello) {
   HostReport report = hello.report;
-  report.topology = {};  // nobody reads it there, and with hundreds of devices it is longer than a line may be
+  report.topology = {};  // it is not read there, and with hundreds of devices it is longer than a line may be
   return {{"stalltrace_preflight", kProtocol},
           {"rank", hello.rank},
           {"world_size", hello.world_size},

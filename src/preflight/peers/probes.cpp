@@ -41,7 +41,7 @@ Reach reach_of(int error) {
   }
 }
 
-/// A connection that has said the secret and what it wants. An `error` is of connecting.
+/// A connection that has sent the secret and the request. An `error` is of connecting.
 Connected open_service(const Peer& peer, Service service, Segments segments = Segments::kFull) {
   Connected made = connect_within(peer.tcp, kConnectNs, segments == Segments::kSmall);
   if (made.error == 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The other end of the tests: a TCP and a UDP port, chosen by the kernel, on one address of this host, until it is
 // destroyed. It answers only to who knows its secret, sends back what it gets or discards it, and never more than it
-// got: it can't be made to flood anybody.
+// got: it can't be made to flood a host.
 #pragma once
 
 #include <array>

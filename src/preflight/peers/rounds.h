@@ -13,7 +13,7 @@ namespace stalltrace::preflight {
 using Pair = std::pair<int32_t, int32_t>;
 
 /// All pairs of `nodes` in rounds, in each of which a node is in one pair at most (the circle method of tournaments).
-/// Where there are more than `most` rounds, `most` of them, evenly chosen: every node is still tested with so many
+/// Where there are more than `most` rounds, `most` of them, evenly chosen: every node is still tested with `most`
 /// others.
 std::vector<std::vector<Pair>> plan_rounds(int32_t nodes, size_t most);
 

@@ -29,7 +29,7 @@ std::vector<std::filesystem::path> entries(const std::string& folder) {
 }
 
 /// Where `link` leads: ".../pci0000:00/0000:00:01.0/0000:15:00.0". False: to no PCI device.
-bool place(const std::filesystem::path& link, PciDevice& device) {
+bool locate(const std::filesystem::path& link, PciDevice& device) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::canonical(link, error);
   if (error) {
@@ -72,14 +72,14 @@ Topology read_sysfs_topology(const HostFiles& files, const std::vector<std::stri
   Topology topology;
   for (const std::filesystem::path& entry : entries(files.sys + "/bus/pci/devices")) {
     PciDevice device{.kind = PciDevice::Kind::kGpu};
-    if (topology.devices.size() < kMostShown && is_gpu(entry) && place(entry, device)) {
+    if (topology.devices.size() < kMostShown && is_gpu(entry) && locate(entry, device)) {
       device.name = fmt::format("GPU{}", topology.devices.size());
       topology.devices.push_back(std::move(device));
     }
   }
   const auto add_card = [&](const std::filesystem::path& entry) {
     PciDevice device{.kind = PciDevice::Kind::kNic, .name = entry.filename().string()};
-    if (topology.devices.size() < kMostShown && place(entry / "device", device)) {
+    if (topology.devices.size() < kMostShown && locate(entry / "device", device)) {
       topology.devices.push_back(std::move(device));
     }
   };

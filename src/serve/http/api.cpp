@@ -237,7 +237,7 @@ HttpAnswer Api::findings(const HttpRequest& request) {
     return answer_of_error(503, "another analysis is still running", "ask again later");
   }
   if (request.gone != nullptr && *request.gone) {
-    return answer_of_error(503, "nobody waits for this analysis", "");
+    return answer_of_error(503, "no client waits for this analysis", "");
   }
   auto snapshot = recordings_.snapshot();
   if (!snapshot) {

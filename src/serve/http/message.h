@@ -27,7 +27,7 @@ struct HttpRequest {
   std::map<std::string, std::string> headers;  // of kKeptHeaders, those that it has
   std::string body;
   size_t listener = 0;                      // of a server with several, the one that was asked
-  const std::atomic<bool>* gone = nullptr;  // set once nobody waits for the answer; null: not known
+  const std::atomic<bool>* gone = nullptr;  // set once no client waits for the answer; null: not known
 };
 
 struct HttpAnswer {

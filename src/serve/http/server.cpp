@@ -386,7 +386,7 @@ class BeastServer final : public HttpServer {
     request.gone = &watch->gone;
     watch->start();
     std::function<HttpAnswer()> work = [this, &request] {
-      return *request.gone ? answer_of_error(503, "nobody waits for the answer", "") : handler_(request);
+      return *request.gone ? answer_of_error(503, "no client waits for the answer", "") : handler_(request);
     };
     HttpAnswer answer = co_await by_worker(std::move(work), answer_of_error(500, "no memory is left", "ask for less"));
     --waiting_;

@@ -3,7 +3,7 @@
 // takes to arrive and to be answered, and the number of connections. Boost.Beast and Asio are seen by server.cpp alone.
 //
 // run() uses the calling thread for the connections and `workers` threads of its own for the answers, so that an
-// answer that takes long keeps nobody else waiting.
+// answer that takes long keeps no other client waiting.
 #pragma once
 
 #include <chrono>

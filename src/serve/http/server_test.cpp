@@ -185,7 +185,7 @@ TEST(Server, HasSoManyConnectionsAndNoMore) {
   FAIL();
 }
 
-TEST(Server, AnswersThatTakeLongKeepNobodyElseWaiting) {
+TEST(Server, AnswersThatTakeLongKeepNoOtherClientWaiting) {
   std::atomic<bool> may_end = false;
   const RunningServer server(
       [&](const HttpRequest& request) {

@@ -31,9 +31,7 @@ bool has_type(const Json& value, std::string_view type) {
 }
 
 /// "limit: " before a problem; nothing at the root.
-std::string at(const std::string& place, std::string problem) {
-  return place.empty() ? problem : place + ": " + problem;
-}
+std::string at(const std::string& path, std::string problem) { return path.empty() ? problem : path + ": " + problem; }
 
 /// A value for an error message: its beginning, printable.
 std::string shown(const Json& value) {
@@ -46,10 +44,10 @@ class Check {
  public:
   explicit Check(Strictness strictness) : strictness_(strictness) {}
 
-  [[nodiscard]] std::string check(const Json& value, const Json& schema, const std::string& place) const {
+  [[nodiscard]] std::string check(const Json& value, const Json& schema, const std::string& path) const {
     const Json* type = schema.find("type");
     if (type != nullptr && !has_type(value, *type->text())) {
-      return at(place, fmt::format("{} is no {}", shown(value), *type->text()));
+      return at(path, fmt::format("{} is no {}", shown(value), *type->text()));
     }
     if (const Json* texts = schema.find("enum");
         texts != nullptr && std::ranges::find(*texts->values(), value) == texts->values()->end()) {
@@ -57,51 +55,50 @@ class Check {
       for (const Json& one : *texts->values()) {
         allowed.push_back(*one.text());
       }
-      return at(place, fmt::format("{} is none of {}", shown(value), fmt::join(allowed, ", ")));
+      return at(path, fmt::format("{} is none of {}", shown(value), fmt::join(allowed, ", ")));
     }
     if (value.is_number()) {
-      return check_number(value, schema, place);
+      return check_number(value, schema, path);
     }
     if (const std::string* text = value.text()) {
       const Json* longest = schema.find("maxLength");
       return longest != nullptr && std::cmp_greater(text->size(), *longest->integer())
-                 ? at(place, fmt::format("longer than {} bytes", *longest->integer()))
+                 ? at(path, fmt::format("longer than {} bytes", *longest->integer()))
                  : "";
     }
     if (value.is_array()) {
-      return check_array(value, schema, place);
+      return check_array(value, schema, path);
     }
-    return value.is_object() ? check_object(value, schema, place) : "";
+    return value.is_object() ? check_object(value, schema, path) : "";
   }
 
  private:
-  static std::string check_number(const Json& value, const Json& schema, const std::string& place) {
+  static std::string check_number(const Json& value, const Json& schema, const std::string& path) {
     if (const Json* least = schema.find("minimum"); least != nullptr && value.number() < least->number()) {
-      return at(place, fmt::format("{} is less than {}", shown(value), least->dump()));
+      return at(path, fmt::format("{} is less than {}", shown(value), least->dump()));
     }
     if (const Json* most = schema.find("maximum"); most != nullptr && value.number() > most->number()) {
-      return at(place, fmt::format("{} is more than {}", shown(value), most->dump()));
+      return at(path, fmt::format("{} is more than {}", shown(value), most->dump()));
     }
     return "";
   }
 
-  [[nodiscard]] std::string check_array(const Json& value, const Json& schema, const std::string& place) const {
+  [[nodiscard]] std::string check_array(const Json& value, const Json& schema, const std::string& path) const {
     const Json* items = schema.find("items");
     for (size_t i = 0; items != nullptr && i < value.values()->size(); ++i) {
-      if (std::string problem = check((*value.values())[i], *items, fmt::format("{}[{}]", place, i));
-          !problem.empty()) {
+      if (std::string problem = check((*value.values())[i], *items, fmt::format("{}[{}]", path, i)); !problem.empty()) {
         return problem;
       }
     }
     return "";
   }
 
-  [[nodiscard]] std::string check_object(const Json& value, const Json& schema, const std::string& place) const {
+  [[nodiscard]] std::string check_object(const Json& value, const Json& schema, const std::string& path) const {
     const Json* required = schema.find("required");
     for (size_t i = 0; required != nullptr && i < required->size(); ++i) {
       const std::string& name = *(*required->values())[i].text();
       if (value.find(name) == nullptr) {
-        return at(place, fmt::format("'{}' is missing", name));
+        return at(path, fmt::format("'{}' is missing", name));
       }
     }
     const Json* properties = schema.find("properties");
@@ -111,10 +108,10 @@ class Check {
     for (const auto& [name, member] : *value.members()) {
       const Json* known = properties == nullptr ? nullptr : properties->find(name);
       if (known == nullptr && closed) {
-        return at(place, fmt::format("there is no '{}'", printable(name.substr(0, 60))));
+        return at(path, fmt::format("there is no '{}'", printable(name.substr(0, 60))));
       }
       if (known != nullptr) {
-        if (std::string problem = check(member, *known, place.empty() ? name : place + "." + name); !problem.empty()) {
+        if (std::string problem = check(member, *known, path.empty() ? name : path + "." + name); !problem.empty()) {
           return problem;
         }
       }

@@ -37,7 +37,7 @@ enum class Strictness : uint8_t {
   kNoOther,  // a member without a schema is an error, whatever the schema says
 };
 
-/// Empty, or what is wrong, with the place: "limit: 0 is less than 1". Knows the keywords that the functions above
+/// Empty, or what is wrong, with the path: "limit: 0 is less than 1". Knows the keywords that the functions above
 /// write: type, properties, required, additionalProperties, items, enum, minimum, maximum, maxLength (in bytes).
 std::string problem_with(const Json& value, const Json& schema, Strictness strictness = Strictness::kAsWritten);
 

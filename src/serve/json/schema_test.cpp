@@ -35,7 +35,7 @@ TEST(Schema, LimitsAndChoicesAreCompared) {
   EXPECT_EQ(problem("\"b\"", one_of({"a", "b"})), "");
 }
 
-TEST(Schema, MembersAreComparedWithTheirPlace) {
+TEST(Schema, MembersAreComparedWithTheirPath) {
   const Json inner = object({required("n", integer({}, 0))});
   const Json outer = object({required("list", list_of(inner)), optional("word", text())}, {}, true);
   EXPECT_EQ(problem(R"({"list":[{"n":1}]})", outer), "");

@@ -34,7 +34,7 @@ std::string_view legacy_version_for(std::string_view requested);
 
 /// Adds what every result has in this era: resultType and the server's name.
 Json complete(Json result, Era era);
-/// Adds how long a client may keep the result: it is the same for everyone, until the program ends.
+/// Adds how long a client may keep the result: it is the same for every client, until the program ends.
 void let_cache(Json& result, Era era);
 
 /// {"name": "stalltrace", "version": ...}

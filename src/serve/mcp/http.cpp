@@ -202,11 +202,12 @@ HttpAnswer answer_batch(Server& server, const HttpRequest& request) {
 
 HttpAnswer answer_http(Server& server, const HttpRequest& request) {
   if (!takes_json(request)) {
-    return answer_of_error(kNotAcceptable, "answers are application/json", "say so in the header Accept");
+    return answer_of_error(kNotAcceptable, "answers are application/json", "name that type in the header Accept");
   }
   const std::string* type = header_of(request, "content-type");
   if (type == nullptr || media_type(*type) != "application/json") {
-    return answer_of_error(kUnsupportedMediaType, "a message is application/json", "say so in the header Content-Type");
+    return answer_of_error(kUnsupportedMediaType, "a message is application/json",
+                           "name that type in the header Content-Type");
   }
   const Result<Json> json = parse_json(request.body);
   if (!json) {

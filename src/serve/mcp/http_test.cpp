@@ -112,7 +112,7 @@ TEST_F(McpHttp, HeadersHaveToSayWhatTheMessageSays) {
             Refused(200, -32602));
 }
 
-TEST_F(McpHttp, VersionsThatNobodySpeaks) {
+TEST_F(McpHttp, VersionsThatDoNotExist) {
   EXPECT_EQ(refused(message("tools/list"), {{"mcp-protocol-version", "1999-01-01"}}), Refused(400, -32022));
   EXPECT_EQ(refused(modern("tools/list", "", "2027-01-01"),
                     {{"mcp-protocol-version", "2027-01-01"}, {"mcp-method", "tools/list"}}),

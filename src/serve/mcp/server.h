@@ -18,7 +18,7 @@ namespace stalltrace::serve::mcp {
 class Server {
  public:
   /// `recordings` must outlive the server, as must `turns`: a thread holds it while it reads recordings, a tool waits
-  /// for it. Null: nobody else reads them.
+  /// for it. Null: no other process reads them.
   explicit Server(Recordings& recordings, std::timed_mutex* turns = nullptr);
 
   /// Answers a request; none for a notification. `session` changes by `initialize`.

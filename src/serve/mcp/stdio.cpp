@@ -87,7 +87,7 @@ class LineReader {
   bool ended_ = false;
 };
 
-/// False if nobody reads it.
+/// False if no process reads it.
 Result<bool> write_line(int fd, std::string line) {
   line += '\n';
   for (std::string_view rest = line; !rest.empty();) {

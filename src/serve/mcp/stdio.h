@@ -7,8 +7,8 @@
 
 namespace stalltrace::serve::mcp {
 
-/// Serves until `in` ends and everything was answered, or nobody reads `out` any more: neither is an error. Reads ahead
-/// of the request that is being answered, so that one that waits can be cancelled.
+/// Serves until `in` ends and everything was answered, or no process reads `out` any more: neither is an error. Reads
+/// ahead of the request that is being answered, so that one that waits can be cancelled.
 Status serve_stream(Server& server, int in, int out);
 
 }  // namespace stalltrace::serve::mcp

@@ -20,7 +20,7 @@ std::string frame_head(FrameKind kind, size_t size);
 /// The content of a kHeader frame.
 std::string frame_of_header(uint32_t read, std::string_view columns);
 
-/// Cuts a stream into frames. The bytes may be anybody's.
+/// Cuts a stream into frames. The bytes may have any origin.
 class FrameReader {
  public:
   using Take = std::function<Status(FrameKind, std::string_view)>;

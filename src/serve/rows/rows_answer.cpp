@@ -98,7 +98,7 @@ Result<HttpAnswer> rows_answer(Snapshot& snapshot, const RowsRequest& request, c
     const RowsRequest::Read& read = request.reads[i];
     const auto put = [&](FrameKind kind, std::string_view content) -> Status {
       if (options.gone != nullptr && *options.gone) {
-        return fail("nobody waits for these rows");
+        return fail("no client waits for these rows");
       }
       ST_TRY(spool->add(frame_head(kind, content.size())));
       return spool->add(content);

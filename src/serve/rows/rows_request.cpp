@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostReads = 64;
 
 std::unexpected<Error> not_a_request(std::string_view why) {
-  return fail("the request's body does not say which rows: " + std::string(why), "docs/serve.md has its form",
+  return fail("the request's body does not name its rows: " + std::string(why), "docs/serve.md has its form",
               ErrorKind::kUsage);
 }
 

@@ -98,7 +98,7 @@ TEST_F(OwnDescriptors, APipeAndWhoHasItsOtherEnd) {
   EXPECT_TRUE(whole.peers_known);
   writes.reset();
   const Descriptor half = at(reads.get());
-  EXPECT_THAT(half.peers, IsEmpty()) << "nobody writes";
+  EXPECT_THAT(half.peers, IsEmpty()) << "no process writes";
   EXPECT_TRUE(half.peers_known);
   EXPECT_FALSE(descriptors_.at(::getpid(), 12'345));
   EXPECT_FALSE(descriptors_.at(::getpid(), -1));

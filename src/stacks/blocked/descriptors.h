@@ -48,7 +48,7 @@ struct TcpRow {
 };
 std::optional<TcpRow> parse_tcp_row(std::string_view line);
 
-/// One thread. Caches each network namespace it reads: use a new object for a new look.
+/// One thread. Caches each network namespace it reads: use a new object for a new reading.
 class Descriptors {
  public:
   explicit Descriptors(const Procfs& procfs) : procfs_(procfs) {}

@@ -102,12 +102,12 @@ std::string describe_activity(const ThreadStack& thread) {
 
 std::string describe_descriptor(const Descriptor& descriptor) {
   const std::string peers = peers_of(descriptor);
-  const bool nobody = descriptor.peers_known && descriptor.peers.empty();
+  const bool unseen = descriptor.peers_known && descriptor.peers.empty();
   switch (descriptor.kind) {
     case DescriptorKind::kPipe:
       return fmt::format("{}{}", printable(descriptor.link),
                          !peers.empty() ? fmt::format(" (its other end: {})", peers)
-                         : nobody       ? " (no process seen here has its other end)"
+                         : unseen       ? " (no process seen here has its other end)"
                                         : "");
     case DescriptorKind::kTcp:
       return fmt::format("TCP {}{}{} ({}{})", descriptor.local, descriptor.state == "LISTEN" ? "" : " -> ",

@@ -197,9 +197,9 @@ TEST_P(EachVersion, MemoryThatChangesWhileItIsRead) {
     const auto threads = read_image(golden.image, flip);
     for (const PythonThread& thread : threads ? threads->threads : std::vector<PythonThread>()) {
       // Either the recorded content, or a reason for its absence.
-      const bool said = thread.changing > 0 || !thread.problem.empty();
+      const bool reported = thread.changing > 0 || !thread.problem.empty();
       for (const PythonFrame& frame : thread.frames) {
-        EXPECT_TRUE(said || golden.expected.find(fmt::format("{} (", frame.function)) != std::string::npos ||
+        EXPECT_TRUE(reported || golden.expected.find(fmt::format("{} (", frame.function)) != std::string::npos ||
                     frame.function == "?")
             << frame.function;
       }

@@ -56,7 +56,7 @@ struct Layout {
   uint32_t traceback_next = kAbsent;         // the frame that was called
   uint32_t traceback_frame = kAbsent;        // the frame's object
   uint32_t traceback_instruction = kAbsent;  // int, bytes from the first instruction
-  uint32_t traceback_line = kAbsent;         // int; from 3.12 -1 until somebody asks for it
+  uint32_t traceback_line = kAbsent;         // int; from 3.12 -1 until it is asked for
   // PyObject, PyTypeObject (object.h, cpython/object.h)
   uint32_t object_type = kAbsent;
   uint32_t type_name = kAbsent;

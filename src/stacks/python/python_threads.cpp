@@ -362,7 +362,7 @@ class Reader {
     uint64_t pthread = 0;
   };
 
-  /// The C library's place of a thread's number is private: it is the one offset at which every struct has the number
+  /// The C library's offset of a thread's number is private: it is the one offset at which every struct has the number
   /// of a different thread of the process.
   void number_by_pthreads(PythonThreads& result, const std::vector<Unnumbered>& threads, const std::set<pid_t>& live,
                           pid_t main) {

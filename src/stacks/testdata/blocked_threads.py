@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""blocked_threads.py REPORT: threads that are blocked in known places. REPORT gets, as Python itself has it, for each thread's
+"""blocked_threads.py REPORT: threads that are blocked at known lines. REPORT gets, as Python itself has it, for each thread's
 kernel number its frames, innermost first, as [function, file, line]; then the main thread sleeps."""
 
 import json

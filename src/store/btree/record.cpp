@@ -85,7 +85,7 @@ bool RecordReader::parse(const uint8_t* at, const uint8_t* header_end, Layout& l
             stored_.begin() + static_cast<std::ptrdiff_t>(table_->stored_columns), RecordValue{});
   stored_[table_->id_column].type = RecordColumns::kRowId;
   std::transform(table_->stored.begin(), table_->stored.end(), layout.values.begin(),
-                 [&](uint8_t place) { return stored_[place]; });
+                 [&](uint8_t column) { return stored_[column]; });
   return true;
 }
 

@@ -148,7 +148,7 @@ TEST_F(CursorTest, WithoutSegmentsAllIsOneRowGroup) {
   }
 }
 
-TEST_F(CursorTest, WhatIsNotPlainIsReadWithSqlInItsPlace) {
+TEST_F(CursorTest, WhatIsNotPlainIsReadWithSqlInstead) {
   record(20'000, scattered_ns);
   alter("UPDATE collective SET seq = 12.5 WHERE event_id % 5000 = 77");
   const std::vector<EventId> ids = expected();

@@ -39,7 +39,7 @@ class OpenFiles {
 
   [[nodiscard]] size_t size() const { return files_.size(); }
   [[nodiscard]] const std::string& path(size_t file) const { return files_[file].path; }
-  /// True if nobody writes it and it has no log: it needs no transaction.
+  /// True if no process writes it and it has no log: it needs no transaction.
   [[nodiscard]] bool is_complete(size_t file) const { return files_[file].complete; }
   /// True if each of `files` complete files may have another descriptor open at the same time.
   [[nodiscard]] bool have_room_for(size_t files) const { return files <= room_ - used_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows out of a block that may have been made by anyone. Internal to store/rows.
+// Rows out of a block that any host may have made. Internal to store/rows.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The values of one column of a block of rows, as bytes: small where values repeat or follow each other. What is read
-// may have been made by anyone. Internal to store/.
+// The values of one column of a block of rows, as bytes: small where values repeat or follow each other. Any
+// host may have made what is read. Internal to store/.
 #pragma once
 
 #include <cstdint>

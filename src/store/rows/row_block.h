@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of recordings on their way to another host: blocks of some hundred rows of one table, column by column,
 // compressed. Of collectives, durations and the device's times are kept to the microsecond, as the analysis keeps them;
-// everything else comes as it was. What is received may have been made by anyone: it is checked
+// everything else comes as it was. Any host may have made what is received: it is checked
 // block by block, and rows with impossible values are left out, as those of files are.
 #pragma once
 

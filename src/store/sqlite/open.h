@@ -25,7 +25,7 @@ Result<Database> open_for_reading(const std::string& path, ReaderKind kind = Rea
 Result<Database> open_for_reading(const std::string& path, const std::string& name, ReaderKind kind,
                                   int64_t deadline_ns);
 
-/// True if `db` was opened as one that nobody writes and that has no log: its bytes don't change.
+/// True if `db` was opened as one that no process writes and that has no log: its bytes don't change.
 bool is_opened_complete(const Database& db);
 
 /// Whether it is one file in one state. The time of the last change of any kind counts too, which no user can set.

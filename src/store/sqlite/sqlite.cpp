@@ -19,7 +19,7 @@ std::unexpected<Error> fail_io(sqlite3* db, std::string_view context) {
   const int reason = sqlite3_system_errno(db);
   return fail(fmt::format("{}: {}{}", context, sqlite3_errmsg(db),
                           reason == 0 ? "" : fmt::format(" ({})", std::generic_category().message(reason))),
-              "see what the kernel says of that disk or file server (dmesg), or use another one");
+              "see what the kernel reports of that disk or file server (dmesg), or use another one");
 }
 
 }  // namespace

@@ -234,7 +234,7 @@ void make_files_after_power_cut(const std::vector<FileJournal::Entry>& entries, 
 
 }  // namespace stalltrace::store
 
-// In the place of the C library's functions of these names, for all of this program. The C++ names differ, since the
+// Instead of the C library's functions of these names, for all of this program. The C++ names differ, since the
 // library's headers define some of them inline.
 extern "C" {
 ssize_t st_pread(int fd, void* into, size_t size, off_t offset) __asm__("pread");

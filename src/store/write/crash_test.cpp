@@ -21,7 +21,7 @@ constexpr int kRowsPerFlush = 200;
 
 /// Records without end, and reports the number of stored collectives after each flush.
 [[noreturn]] void record_for_ever(const std::string& path, int report) {
-  auto writer = must(RecordingWriter::create(path, {.readers = Readers::kEverybody}));
+  auto writer = must(RecordingWriter::create(path, {.readers = Readers::kAllUsers}));
   writer->accept(node_row(kNode, "n"));
   for (int64_t number = 1;; ++number) {
     writer->accept(collective_row(kNode, static_cast<uint64_t>(number), number * 10, std::nullopt));
@@ -222,7 +222,7 @@ TEST(Writer, OverwritesOnlyOnDemandAndOnlyRecordings) {
   ASSERT_FALSE(refused);
   golden::expect_text(refused.error().what, {{folder.path(), "FOLDER"}});
   EXPECT_TRUE(RecordingWriter::create(path, {.overwrite = true}).has_value());
-  std::ofstream(folder / "thesis.txt") << "years of work that nobody should overwrite, and then some more text";
+  std::ofstream(folder / "thesis.txt") << "years of work that must not be overwritten, and then some more text";
   EXPECT_FALSE(RecordingWriter::create(folder / "thesis.txt", {.overwrite = true}));
   EXPECT_FALSE(bytes_of(folder / "thesis.txt").empty());
   EXPECT_FALSE(RecordingWriter::create(folder / "no/such/folder/r.db"));

@@ -54,7 +54,7 @@ int64_t record_long_run(const std::string& path, int64_t max_size_bytes) {
   return largest;
 }
 
-TEST(MaxSize, CallsWhoseEndNobodyReportsGoAsOthersDo) {
+TEST(MaxSize, CallsWhoseEndIsNotReportedGoAsOthersDo) {
   constexpr int64_t kMaxSize = 6 << 20;
   const TemporaryFolder folder;
   auto writer = must(RecordingWriter::create(folder / "r.db", {.max_size_bytes = kMaxSize}));
@@ -194,7 +194,7 @@ TEST(MaxSize, TheProcessOfACallThatNeverEndedStays) {
 }
 
 /// A query that takes hours, or was forgotten in a pager.
-TEST(MaxSize, AReaderThatKeepsTheLogIsSaidOnceAndCounted) {
+TEST(MaxSize, AReaderThatKeepsTheLogIsReportedOnceAndCounted) {
   constexpr int64_t kMaxSize = 2 << 20;
   const TemporaryFolder folder;
   const std::string path = folder / "r.db";
@@ -268,7 +268,7 @@ bool in_child_with_file_limit(rlim_t limit_bytes, const std::function<bool()>& r
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-TEST(DiskFull, IsSaidOnceCountedAndRecoveredFrom) {
+TEST(DiskFull, IsReportedOnceCountedAndRecoveredFrom) {
   const TemporaryFolder folder;
   const std::string path = folder / "r.db";
   constexpr uint64_t kRows = 100'000;

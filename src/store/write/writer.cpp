@@ -136,7 +136,7 @@ Status check_output(const OutputFile& output, const std::string& path) {
     same = same && (!side || (S_ISREG(side->st_mode) && side->st_uid == ours.st_uid));
   }
   return same ? Status()
-              : fail(path + ": somebody else put a file in its place", "choose a folder of your own with --out",
+              : fail(path + ": another process put a file in its place", "choose a folder of your own with --out",
                      ErrorKind::kNoPrivilege);
 }
 

@@ -203,7 +203,7 @@ class Sub {
   }
 
   /// "port:channel:peer:direction" of each socket, the control socket first.
-  [[nodiscard]] std::string places() const {
+  [[nodiscard]] std::string ends() const {
     std::ostringstream text;
     for (const Pair& pair : all_pairs()) {
       text << ' ' << local_port(pair.near) << ':' << channel_ << ':' << peer_ << ':' << sends_;
@@ -372,11 +372,11 @@ std::string obey(const struct standin_api& api, uint64_t hash, const std::string
   }
   if (command == "run") {
     run(a, b != 0, c);
-    std::string places = "places";
+    std::string ends = "ends";
     for (const auto& sub : subs) {
-      places += sub->places();
+      ends += sub->ends();
     }
-    return places;
+    return ends;
   }
   return "-1";
 }

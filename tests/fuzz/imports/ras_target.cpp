@@ -16,8 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto summary = import::import_nccl_ras(paths, rows, note);
     (void)rows.log_lines({}, [](const LogLine& row) {
       require(row.timestamp_ns >= 0 && row.pid >= 0 && row.rank.value_or(0) >= 0 && row.line > 0);
-      const auto said = ras_statement_from_text(row.text);
-      require(row.kind == LogKind::kVersion || (said && said->members >= 0 && said->rank.value_or(0) >= 0));
+      const auto statement = ras_statement_from_text(row.text);
+      require(row.kind == LogKind::kVersion ||
+              (statement && statement->members >= 0 && statement->rank.value_or(0) >= 0));
     });
     return import::import_nccl_ras(paths, sink, note);
   });

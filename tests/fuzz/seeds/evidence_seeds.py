@@ -200,7 +200,7 @@ def main():
     (reports / "json").write_text(ras_json(9, True))
     (reports / "series").write_text(ras_json(5, False) + "\n" + ras_json(5, True) + RAS_MISMATCH)
     (reports / "cut").write_text(ras_json(9, False)[:1800])
-    logs, dumps, benchmarks, kernel_logs, looks, traces, captures = (
+    logs, dumps, benchmarks, kernel_logs, stacks, traces, captures = (
         pathlib.Path(sys.argv[1]) / f"seeds-{target}"
         for target in ("log", "dump", "benchmark", "kernel_log", "py_spy", "chrome_trace", "capture"))
     (traces / "device").write_text(trace("nccl"))
@@ -219,10 +219,10 @@ def main():
          "results": [{"size": 8, "count": 2, "type": "float", "redop": "sum", "root": "-1", "out_of_place": None,
                       "in_place": {"time": 12.5, "alg_bw": 0.1, "bus_bw": 0.2, "nwrong": 0.0}}],
          "average_bus_bandwidth": {"bandwidth": 0.2, "okay": "unchecked"}, "errors": [""]}))
-    (looks / "text").write_text("Process 4711: python\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread 4711 (idle): \"MainThread\"\n"
+    (stacks / "text").write_text("Process 4711: python\nPython v3.11.2 (/usr/bin/python3.11)\n\nThread 4711 (idle): \"MainThread\"\n"
                                 "    wait (threading.py:320)\n    step (train.py:88)\n        Locals:\n            x: 5\n"
                                 "Thread 0x7F3C (active+gil)\n    copy (libcuda.so.1)\n0: Process 5: x\n0: Thread 5 (idle)\n")
-    (looks / "json").write_text(json.dumps([{"pid": 4711, "thread_id": 139, "thread_name": "MainThread", "os_thread_id": 4711, "active": False,
+    (stacks / "json").write_text(json.dumps([{"pid": 4711, "thread_id": 139, "thread_name": "MainThread", "os_thread_id": 4711, "active": False,
                                              "owns_gil": True, "frames": [{"name": "step", "filename": "/home/u/train.py", "line": 88}]}]))
     (kernel_logs / "all").write_text(KERNEL_LOG)
     together = "".join(set_up(rank, what) for rank in range(4) for what in ("START", "COMPLETE"))

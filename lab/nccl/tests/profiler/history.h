@@ -87,7 +87,7 @@ class History {
     return found;
   }
   /// The calls of one thread, such as "start 256", "state 24", "stop 2": the types of the events.
-  [[nodiscard]] std::vector<std::string> said_by(pthread_t thread) const {
+  [[nodiscard]] std::vector<std::string> calls_of(pthread_t thread) const {
     std::vector<std::string> lines;
     for (const Entry& entry : entries_) {
       if (pthread_equal(entry.thread, thread) == 0 || entry.call == Call::kInit || entry.call == Call::kFinalize) {

@@ -62,7 +62,7 @@ TEST(Profiler, TheCallingThreadReportsInNcclsOrder) {
     all_reduce(rank, data);
     rank.synchronize();
   });
-  EXPECT_EQ(plugin.history().said_by(caller),
+  EXPECT_EQ(plugin.history().calls_of(caller),
             lines({"start 256", "state 23", "start 512", "stop 512",         // GroupApi, CollApi
                    "state 24", "start 2048", "stop 2048",                    // the launch
                    "start 1", "start 2", "stop 2", "stop 1", "stop 256"}));  // Group, Coll: enqueued
@@ -227,7 +227,7 @@ TEST(Profiler, Version4HearsNoApiEventsAndTasksAreChildrenOfTheGroup) {
     rank.synchronize();
   });
   const History history = plugin.history();
-  EXPECT_EQ(history.said_by(caller), lines({"start 1", "start 2", "stop 2", "stop 1"}));
+  EXPECT_EQ(history.calls_of(caller), lines({"start 1", "start 2", "stop 2", "stop 1"}));
   const Event coll = history.one(abi::kEventColl, 0);
   EXPECT_EQ(coll.start.parent, history.one(abi::kEventGroup, 0).start.handle);
   EXPECT_EQ(coll.start.count, 1000U);
@@ -398,7 +398,7 @@ TEST(Profiler, ACollectiveOfOneRankIsNone) {
     all_reduce(rank, data);
     rank.synchronize();
   });
-  EXPECT_FALSE(plugin.history().types(0).contains(abi::kEventColl)) << "NCCL copies and says nothing";
+  EXPECT_FALSE(plugin.history().types(0).contains(abi::kEventColl)) << "NCCL copies and reports nothing";
 }
 
 TEST(Profiler, APluginThatRefusesIsLeftAlone) {

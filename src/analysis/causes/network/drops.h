@@ -39,7 +39,7 @@ struct DropSide {
 };
 DropSide drop_side(const AnalysisContext& context, const CauseGroup& group);
 /// What the hosts of the group's ranks dropped themselves of any of the ranks' connections, on the way in or out. It
-/// cost time, though without the other ends' recordings nobody knows how much.
+/// cost time, though without the other ends' recordings how much is not known.
 DropSide own_drops(const AnalysisContext& context, const CauseGroup& group);
 
 /// Losses on the group's connections during its stalls. Each time and each event counts once, also where stalls

@@ -30,7 +30,7 @@ TEST(PacketLossSide, WhereNoHostDroppedThemTheyVanishedBetween) {
   expect_golden_text("packet_loss between the hosts", finding);
 }
 
-TEST(PacketLossSide, WithoutCountsOfDropsNothingIsSaid) {
+TEST(PacketLossSide, WithoutCountsOfDropsNothingIsReported) {
   MemorySource source = lossy_job();
   EXPECT_EQ(count_of_kind(only(source), "packet_drop"), 0);
 }

@@ -53,8 +53,8 @@ class OthersWaits {
     if (own == members_.end()) {
       return sorted_ns_[middle];
     }
-    const auto place = std::ranges::lower_bound(sorted_ns_, shares_ns_[static_cast<size_t>(own - members_.begin())]);
-    return middle < static_cast<size_t>(place - sorted_ns_.begin()) ? sorted_ns_[middle] : sorted_ns_[middle + 1];
+    const auto position = std::ranges::lower_bound(sorted_ns_, shares_ns_[static_cast<size_t>(own - members_.begin())]);
+    return middle < static_cast<size_t>(position - sorted_ns_.begin()) ? sorted_ns_[middle] : sorted_ns_[middle + 1];
   }
 
  private:

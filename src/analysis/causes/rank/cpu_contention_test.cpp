@@ -19,7 +19,7 @@ TEST(Throttled, TheCgroupThatMayNotRunIsNamed) {
   expect_golden_text("cpu_contention by throttling", finding);
 }
 
-TEST(Throttled, WithoutThrottlingNobodySaysSo) {
+TEST(Throttled, WithoutThrottlingThereIsNone) {
   MemorySource source = starved_job(false);
   for (const Finding& finding : report_of(source).findings) {
     EXPECT_EQ(count_of_kind(finding, "host_sample"), 0) << finding.summary;

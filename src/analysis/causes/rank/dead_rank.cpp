@@ -251,7 +251,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     add_last_work(context, *end, stall, finding);
   }
   add_later_deaths(context, first, end != nullptr ? end->left_ns : *member.exit_ns, finding);
-  if (!stall.nobody_waited()) {
+  if (!stall.no_rank_waited()) {
     finding.evidence.push_back(waiting_evidence(context, stall));
   }
   if (finding.remedy.empty()) {

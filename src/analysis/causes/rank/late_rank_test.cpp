@@ -183,7 +183,7 @@ TEST(LateRank, RunsOfLatenessAreOneByChance) {
 }
 
 /// Each rank takes its own time to warm up, and all scatter afterwards.
-TEST(LateRank, WarmingUpMakesNobodyLateWhoScattersLater) {
+TEST(LateRank, WarmingUpMakesNoRankLateWhoScattersLater) {
   const auto warm_up = [](int64_t step) {
     return step < 3 ? Lateness{static_cast<int>(step), 600 * kNsPerMs}
                     : Lateness{static_cast<int>(step % 3), step < 40 ? 0 : 15 * kNsPerMs};

@@ -52,7 +52,7 @@ TEST(MissingCollective, MayStillComeUntilItLastsUnusuallyLong) {
   EXPECT_EQ(absent_for(62, 20 * kNsPerSecond).severity, Severity::kCritical);
 }
 
-/// A first evaluation or a compilation takes minutes; a rank that is blocked for so long does not go on.
+/// A first evaluation or a compilation takes minutes; a rank that is blocked for minutes does not go on.
 TEST(MissingCollective, ARankThatComputesProvesNoHangForMinutes) {
   const Finding finding = absent_for(61, 0, WaitKind::kOnCpu);
   EXPECT_EQ(finding.severity, Severity::kWaiting);

@@ -159,7 +159,7 @@ Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster,
   if (most == unreached.end() ||
       std::max(most->second.count(), unanswered_by_address(unreached).at(most->second.target.address)) <
           kUnreachedAttempts) {
-    return std::nullopt;  // somebody has not come yet: a set-up may take its time
+    return std::nullopt;  // a rank has not come yet: a set-up may take its time
   }
   const MemberIndex culprit = most->first.first;
   const Attempts& attempts = most->second;

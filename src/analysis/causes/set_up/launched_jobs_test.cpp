@@ -121,7 +121,7 @@ TEST(LaunchedJobs, WhoEndedFirstIsNotKnownBetweenHosts) {
   expect_golden_text("init_failure: two ends on two hosts", job.failure_of(1));
 }
 
-TEST(LaunchedJobs, AJobThatWasEndedOnTwoHostsIsMissedByNobody) {
+TEST(LaunchedJobs, AJobThatWasEndedOnTwoHostsIsMissedByNoRank) {
   SetUpRows job;
   job.add_host(2, 4 * kNsPerSecond);
   for (int32_t rank = 0; rank < kWorld; ++rank) {

@@ -40,7 +40,7 @@ bool is_lost(const JobSetUp& set_up, const LaunchedRank& rank) {
 }
 
 /// A variable may differ and be right: rank 0 can call its own host "localhost". It is the cause where those that have
-/// the rare value come nowhere, or where nobody else does and rank 0 waits at a port of its own.
+/// the rare value come nowhere, or where no other rank does and rank 0 waits at a port of its own.
 bool keeps_apart(const JobSetUp& set_up, const Difference& difference) {
   const Ranks& rare = difference.minority();
   const auto lost = [&](const LaunchedRank* rank) { return is_lost(set_up, *rank); };
@@ -113,7 +113,7 @@ std::string_view head_of(Severity severity) {
   return severity == Severity::kWaiting ? "The job is not set up yet" : "The job was not set up";
 }
 
-/// It tries a port at which nobody meets, while the others met at another.
+/// It tries a port at which no ranks meet, while the others met at another.
 std::optional<Failure> elsewhere(const JobSetUp& set_up) {
   const std::optional<Endpoint> store = set_up.store();
   Ranks lost = set_up.failing();

@@ -35,7 +35,7 @@ TEST(Rendezvous, AnotherPortThatTheEnvironmentDoesNotShow) {
   job.connect(100, 29500);
   job.connect(102, 29500);
   job.connect(101, 29999, ECONNREFUSED, 8);
-  job.expect_silence();  // for so short a time, anybody may try in vain
+  job.expect_silence();  // for such a short time any rank may try in vain
   job.connect(101, 29999, ECONNREFUSED, 12);
   expect_golden_text("init_failure: another port than its environment's", job.failure_of(1, Severity::kWaiting));
 }
@@ -59,7 +59,7 @@ TEST(Rendezvous, RefusalsUntilTheStoreListensAreNone) {
   job.expect_silence();
 }
 
-TEST(Rendezvous, AStoreThatNobodyServes) {
+TEST(Rendezvous, AStoreThatNoProcessServes) {
   SetUpRows job;
   job.start(job.process(1));
   job.start(job.process(2));
@@ -168,7 +168,7 @@ TEST(Rendezvous, ARankThatWasNeverStarted) {
 }
 
 /// The whole job was ended from outside.
-TEST(Rendezvous, RanksThatEndTogetherAreMissedByNobody) {
+TEST(Rendezvous, RanksThatEndTogetherAreMissedByNoRank) {
   SetUpRows job;
   for (int32_t rank = 0; rank < kWorld; ++rank) {
     Process process = job.process(rank);

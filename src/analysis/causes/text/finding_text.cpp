@@ -69,7 +69,7 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
     evidence.text = single_node_text(*longest, length);
     return evidence;
   }
-  if (longest->nobody_waited()) {
+  if (longest->no_rank_waited()) {
     const JobEnd* end = context.ends.of(longest->root().member);
     evidence.text = end != nullptr && end->others_waited
                         ? "other ranks were inside collectives that this rank had come out of"
@@ -119,7 +119,7 @@ void count_cost(const AnalysisContext& context, CauseGroup& group) {
   group.longest_ns = 0;
   for (const Stall* stall : group.stalls) {
     lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
-    if (!stall->nobody_waited()) {
+    if (!stall->no_rank_waited()) {
       instances.insert(stall->instance());
     }
     group.longest_ns = std::max(group.longest_ns, stall->lost_ns);

@@ -8,7 +8,7 @@
 
 namespace stalltrace::analysis {
 
-/// The middle of so many lies between the 40th and the 60th percentile of all in 9 of 10 draws.
+/// The median of this many ranks lies between the 40th and the 60th percentile of all in 9 of 10 draws.
 inline constexpr size_t kMostCompared = 64;
 
 /// The ranks that a rank of `members` is compared with: all of up to kMostCompared, else as many, chosen by their

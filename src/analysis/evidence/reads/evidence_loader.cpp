@@ -162,7 +162,7 @@ class EvidenceLoader {
     }
   }
 
-  /// A sample shows that its sender does not recover (any more): the event that would have said so is lost.
+  /// A sample shows that its sender does not recover (any more): the event of that is lost.
   void end_recovery(FlowIndex index, int64_t time_ns) {
     const int64_t before_ns = time_ns - kSameMomentNs;  // samples and events are read one after the other
     State& state = states_[index];

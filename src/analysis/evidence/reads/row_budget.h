@@ -56,7 +56,7 @@ class RowBudget {
   /// Rows of each node's slice: in the second pass, those asked about again.
   std::unordered_map<uint64_t, int64_t> counts_;
   int64_t share_ = -1;  // the most rows of a node's slice; -1 in the first pass
-  uint64_t every_ = 1;  // of so many blocks of slices one is kept
+  uint64_t every_ = 1;  // one block of slices in this many is kept
   int64_t total_ = 0;
   int64_t kept_ = 0;
 };

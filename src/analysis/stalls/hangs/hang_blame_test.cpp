@@ -67,7 +67,7 @@ TEST(Mismatch, OperationSizeDatatypeReduceOpAndRootAreCompared) {
   expect_golden_text("mismatched_collective", report.findings[0]);
 }
 
-TEST(Mismatch, WithoutAMajorityNobodyIsNamed) {
+TEST(Mismatch, WithoutAMajorityNoRankIsNamed) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {
     if (step == kLast) {
@@ -134,7 +134,7 @@ TEST(Missing, TheRankThatStaysAwayIsNamedWithWhatItDoes) {
       }
       return step < kLast || rank != 0;
     };
-    if (kind == WaitKind::kOnCpu) {  // it is not said to hang before
+    if (kind == WaitKind::kOnCpu) {  // it is not reported to hang before
       ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + kUnprovenWaitNs + kNsPerSecond; };
     }
     fill(source, ending);

@@ -230,7 +230,7 @@ TEST(JobEnds, ALauncherThatEndsTheOthersIsNotToBlame) {
   const Finding finding = only({stopping(), exits});              // they compute
   expect_culprit(finding, Cause::kDeadRank, 2);
   EXPECT_EQ(finding.collectives_affected, 0);
-  expect_golden_text("dead_rank: while nobody waited", finding);
+  expect_golden_text("dead_rank: while no rank waited", finding);
 }
 
 TEST(JobEnds, RanksThatFailTogetherAreAllNamed) {
@@ -290,7 +290,7 @@ TEST(JobEnds, ARankThatTheOthersGaveUpIsNotTheFirst) {
   }
 }
 
-TEST(JobEnds, CallsThatFailOnAllRanksNameNobody) {
+TEST(JobEnds, CallsThatFailOnAllRanksNameNoRank) {
   const Report report = report_of(
       {failing({}, kClosedNs), [](int rank, Process& process) { fail_at(process, kExitNs + rank * kNsPerMs); }});
   EXPECT_TRUE(report.healthy) << reported(report);
@@ -332,7 +332,7 @@ TEST(JobEnds, WhatEndedTheJobIsReportedBeforeWhatCostMore) {
 }
 
 /// The view of profiler files, and the result of ending a whole job.
-TEST(JobEnds, EndsWithoutAWayAndAJobThatIsKilledNameNobody) {
+TEST(JobEnds, EndsWithoutAWayAndAJobThatIsKilledNameNoRank) {
   for (const bool killed : {false, true}) {
     const Report report = report_of({stopping(), [=](int rank, Process& process) {
                                        exit_at(process, kExitNs + rank * 2 * kNsPerSecond, 9);

@@ -54,7 +54,7 @@ std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex me
   if (!ended.empty() && first_open_ns < ended.back().end_ns) {
     return std::nullopt;  // not all that it launches is ended by its next synchronisation
   }
-  // Earlier calls show further places where it synchronises, but are no proof that there are no others.
+  // Earlier calls show further points where it synchronises, but are no proof that there are no others.
   std::set<int64_t> proven;
   int64_t synchronisations = 0;
   size_t proof = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // After how many calls a rank synchronises with its device. Calls on a GPU return at once, and a synchronisation that
 // the tracer sees at its return only is the end of all of them: a rank whose newest calls have no end either waits in a
-// synchronisation, or has stopped on the way to it. Programs synchronise at the same places in each step.
+// synchronisation, or has stopped on the way to it. Programs synchronise at the same points of each step.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ struct LaunchHabit {
   [[nodiscard]] bool may_synchronise() const;
 };
 
-/// None if the rank's habit is not known: fewer than kFewestSynchronisations, or after so many different numbers of
-/// calls that one more proves nothing; if a call outlasted a synchronisation; or if one without an end has not
-/// returned: the rank is inside of that. Of calls that ended otherwise, as those of a set-up do, some few are allowed
-/// (kSynchronisedToOthers): only what came after them proves the habit. Takes the time to sort the rank's calls.
+/// None if the rank's habit is not known: fewer than kFewestSynchronisations, or too many
+/// different numbers of calls were seen for one more to prove anything; if a call outlasted a synchronisation; or if
+/// one without an end has not returned: the rank is inside of that. Of calls that ended otherwise, as those of a set-up
+/// do, some few are allowed (kSynchronisedToOthers): only what came after them proves the habit. Takes the time to sort
+/// the rank's calls.
 std::optional<LaunchHabit> launch_habit(const Timeline& timeline, MemberIndex member);
 
 }  // namespace stalltrace::analysis

@@ -275,7 +275,7 @@ OpenCallGraph::Absence OpenCallGraph::absence_of(const Instance& instance, Inter
 }
 
 /// True if all calls of the rank without an end were launched by all ranks that they need, and these are known.
-bool OpenCallGraph::waits_for_nobody(MemberIndex member) const {
+bool OpenCallGraph::waits_for_no_rank(MemberIndex member) const {
   return std::ranges::all_of(open_calls_[member], [&](const HangStep& open) {
     const CallSequence& sequence = timeline_.sequences()[open.sequence];
     return timeline_.groups()[sequence.group].all_took_part &&
@@ -284,7 +284,7 @@ bool OpenCallGraph::waits_for_nobody(MemberIndex member) const {
 }
 
 /// True if most ranks inside the instance have come to where they usually synchronise. If not, their CPUs may wait for
-/// room in their devices' queues, each one at a place of its own.
+/// room in their devices' queues, each one at a point of its own.
 bool OpenCallGraph::came_to_synchronisation(const Instance& instance) const {
   size_t came = 0;
   for (const Arrival& seen : instance.seen) {
@@ -323,7 +323,7 @@ HangRoot OpenCallGraph::find_stopped(AttemptIndex attempt) const {
         if (open_calls_[member].empty()) {
           return {};  // it is in no call: that explains the hang
         }
-        if (!judged.insert(member).second || !group.all_took_part || !waits_for_nobody(member)) {
+        if (!judged.insert(member).second || !group.all_took_part || !waits_for_no_rank(member)) {
           continue;
         }
         const std::optional<LaunchHabit> habit = launch_habit(timeline_, member);

@@ -77,7 +77,7 @@ class OpenCallGraph {
   void examine(const HangStep& open, Walk& walk) const;
   [[nodiscard]] bool examine_older(const HangStep& open, Walk& walk) const;
   void follow(uint32_t sequence, uint32_t group, int64_t number, Walk& walk) const;
-  [[nodiscard]] bool waits_for_nobody(MemberIndex member) const;
+  [[nodiscard]] bool waits_for_no_rank(MemberIndex member) const;
   [[nodiscard]] bool came_to_synchronisation(const Instance& instance) const;
   [[nodiscard]] HangRoot find_stopped(AttemptIndex attempt) const;
 

@@ -63,7 +63,7 @@ TEST(WrongData, CollectivesThatRanksEndedInDisagreementAreReported) {
   expect_golden_text("mismatched_collective with wrong data", report_of(otherwise(changes[0])).findings.at(0));
 }
 
-TEST(WrongData, WhatIsNotKnownOfARankDisagreesWithNobody) {
+TEST(WrongData, WhatIsNotKnownOfARankDisagreesWithNoRank) {
   const Report report = report_of(otherwise([](Collective& call) {
     call.datatype.reset();
     call.reduce_op.reset();
@@ -101,7 +101,7 @@ TEST(WrongData, LibrariesThatAskForNoEqualCountsMayMixThem) {
   EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
-TEST(WrongData, TwoAgainstTwoNamesNobody) {
+TEST(WrongData, TwoAgainstTwoNamesNoRank) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {
     call.bytes /= step == kFirst && rank % 2 == 0 ? 2 : 1;

@@ -45,7 +45,7 @@ void judge_job_ends(SearchState& search) {
     stall.suspects = end.leavers;
     stall.members = end.leavers;
     stall.kind = MissingRank{
-        .hang = {{HangKind::kDead, end.first(), {}}, true}, .nobody_waited = true, .calling_tid = sequence->tid};
+        .hang = {{HangKind::kDead, end.first(), {}}, true}, .no_rank_waited = true, .calling_tid = sequence->tid};
     keep(search, std::move(stall));
   }
 }

@@ -46,7 +46,7 @@ bool comparable(const SearchState& search, const Instance& instance) {
   });
 }
 
-/// How much longer the first rank was inside than the last, each by its own clock: somebody was waited for. 0 where
+/// How much longer the first rank was inside than the last, each by its own clock: a rank was waited for. 0 where
 /// ends are those of a later synchronisation, or ranks do not wait for each other.
 int64_t waited_by_own_clocks_ns(const SearchState& search, const Instance& instance) {
   if (!synchronises(search.timeline.signature(instance.signature).op) ||
@@ -65,7 +65,7 @@ int64_t waited_by_own_clocks_ns(const SearchState& search, const Instance& insta
   return longest_ns - std::min(longest_ns, shortest_ns);
 }
 
-/// Counts a wait for which nobody can be named because the hosts' clocks can't be compared.
+/// Counts a wait for which no rank can be named because the hosts' clocks can't be compared.
 void count_unplaced_wait(SearchState& search, const Instance& instance, int64_t limit_ns) {
   if (search.all_comparable || is_warming_up(search.timeline.groups()[instance.group], instance.number) ||
       comparable(search, instance)) {
@@ -111,7 +111,7 @@ int64_t behind_ns(const SearchState& search, const Instance& instance) {
 }
 
 /// Whether another rank was still inside when the last one came. Who sends to others, or to a root, may be done before.
-bool anybody_waited(const SearchState& search, const Instance& instance) {
+bool any_rank_waited(const SearchState& search, const Instance& instance) {
   if (synchronises(search.timeline.signature(instance.signature).op)) {
     return true;
   }
@@ -123,7 +123,7 @@ bool anybody_waited(const SearchState& search, const Instance& instance) {
 void add_to_run(SearchState& search, const Instance& instance) {
   const Group& group = search.timeline.groups()[instance.group];
   if (!late_on_device(instance) || group.point_to_point || is_warming_up(group, instance.number) ||
-      !comparable(search, instance) || !anybody_waited(search, instance)) {
+      !comparable(search, instance) || !any_rank_waited(search, instance)) {
     return;
   }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
@@ -262,8 +262,8 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
     count_unplaced_wait(search, instance, limit_ns);
     return declined(VerdictReason::kClockUncertain);
   }
-  if (!anybody_waited(search, instance)) {
-    return declined(VerdictReason::kNobodyWaited);
+  if (!any_rank_waited(search, instance)) {
+    return declined(VerdictReason::kNoRankWaited);
   }
   const bool on_device = late_on_device(instance);
   if (on_device && pair != nullptr) {

@@ -15,7 +15,7 @@ using namespace small_job;
 constexpr int kStepCalls = 4;
 
 /// Steps of 4 calls, 5 ms apart, that one synchronisation ends 50 ms after the first. Those of all ranks but the last
-/// return so much later at the end of step 4; all begin the next step at the same time.
+/// return `returns_late_ns` later at the end of step 4; all begin the next step at the same time.
 struct StepsOfABatch {
   explicit StepsOfABatch(int64_t returns_late_ns) : cluster(load(returns_late_ns)) {
     timeline = *Timeline::load(source, cluster);

@@ -159,7 +159,7 @@ TEST(Verdict, OnTheLatePart) {
        kWarmUpFloorNs, 1},
       {"busy", calls(busy), kLate, VerdictReason::kInPreviousCall, 5 * kNsPerMs, kStallFloorNs},
       {"clocks", on_two_hosts(calls(vague)), kLate, VerdictReason::kClockUncertain, late_40 - moved_ns, kStallFloorNs},
-      {"rooted", calls(rooted), kLate, VerdictReason::kNobodyWaited, late_40, kStallFloorNs},
+      {"rooted", calls(rooted), kLate, VerdictReason::kNoRankWaited, late_40, kStallFloorNs},
       {"awaited root", calls(awaited), kLate, VerdictReason::kTooLong, late_40, kStallFloorNs},
       {"pair", calls(pair(kSteps, 30 * kNsPerMs)), kLate, VerdictReason::kPairUsual, pair_usual_ns,
        pair_usual_ns + pair_usual_ns / 2},

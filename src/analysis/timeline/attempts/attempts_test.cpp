@@ -151,7 +151,7 @@ TEST(Attempts, OfAHostThatSawOnlyTheSecond) {
 }
 
 /// A new rendezvous may assign the first ranks to other hosts: no host has a rank twice.
-TEST(Attempts, RanksThatChangedPlaces) {
+TEST(Attempts, RanksThatChangedNodes) {
   JobRuns runs({0, 0});
   const int64_t end_ns = runs.add({.nodes = {1, 2}});
   runs.add({.first_pid = 200, .begin_ns = end_ns + 2 * kNsPerSecond, .nodes = {1, 2}, .first_rank = 1, .seed = 2});

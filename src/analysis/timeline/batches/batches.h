@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Batches: calls of a process that one synchronisation completed. Its return is the end of all of them, though most
-// were done long before: of a batch only the last call says how long anybody waited.
+// were done long before: of a batch only the last call shows how long a rank waited.
 #pragma once
 
 #include <cstdint>

@@ -102,11 +102,11 @@ std::optional<int64_t> Settling::calls_of_step(MemberIndex member) const {
 }
 
 std::optional<int64_t> Settling::settled_ns(MemberIndex member) const {
-  const auto [place, is_new] = known_.try_emplace(member);
+  const auto [entry, is_new] = known_.try_emplace(member);
   if (is_new) {
-    place->second = find_settled_ns(timeline_, member);
+    entry->second = find_settled_ns(timeline_, member);
   }
-  return place->second;
+  return entry->second;
 }
 
 }  // namespace stalltrace::analysis

@@ -122,7 +122,7 @@ TEST_F(CollectiveTrackerTest, BytesFromBeforeTheCallAreNotItsEnd) {
 }
 
 /// The next call of a job whose synchronisation is never seen.
-TEST_F(CollectiveTrackerTest, SilenceAfterEnoughBytesEndsACallThatNobodySynchronises) {
+TEST_F(CollectiveTrackerTest, SilenceAfterEnoughBytesEndsACallThatNoThreadSynchronises) {
   launch("ncclAllReduce", 1 * kMs);
   st_call_entry next = entry("ncclAllGather", 40 * kMs, 1);
   next.last_net_ns = 21 * kMs;
@@ -156,7 +156,7 @@ TEST_F(CollectiveTrackerTest, WhatAnAbortEndsStaysOpenThoughTheSynchronisationRe
 
 /// A job that polls its events and moves no bytes over sockets: the number of calls awaiting an end is bounded, and no
 /// row is lost.
-TEST_F(CollectiveTrackerTest, CallsThatNobodyEndsAreForgottenTheOldestFirst) {
+TEST_F(CollectiveTrackerTest, CallsWithoutAnEndAreForgottenTheOldestFirst) {
   constexpr uint64_t kLaunched = 5000;
   for (uint64_t call = 0; call < kLaunched; ++call) {
     launch("ncclAllReduce", 1000 + call * 10'000, call);

@@ -121,7 +121,7 @@ TEST_F(CollectiveShares, PeersMadeUp) {
   EXPECT_EQ(losses()["share:peer:1000"], 10U);
 }
 
-TEST_F(CollectiveShares, GpuEventsThatNobodyWaitsFor) {
+TEST_F(CollectiveShares, GpuEventsThatAreNotWaitedFor) {
   const uint64_t most = UserShares::limits(Kind::kGpuEvent).of_process;
   launch("ncclAllReduce", 1000, 0);
   for (uint64_t event = 1; event <= most + 10; ++event) {

@@ -111,7 +111,7 @@ TEST_F(NetworkShares, AnEndedProcessLeavesNothing) {
   EXPECT_EQ(lost("share:connection:1000"), 0U);
 }
 
-TEST_F(NetworkShares, MarksOfPlacesMadeUp) {
+TEST_F(NetworkShares, MarksOfConnectionsMadeUp) {
   seen(1, kNow);
   const size_t most = UserShares::limits(Kind::kStepMark).of_process;
   for (uint64_t comm = 1; comm <= most + 10; ++comm) {

@@ -288,8 +288,8 @@ void NetworkTracker::on_exit(int32_t pid, uint64_t now_ns) {
   forget_closed(now_ns);
 }
 
-/// The socket's own place; or that of its group where NCCL's helper threads move its data. All sockets of one NCCL
-/// connection share the receiver's port, which belongs to a listener of its own.
+/// The socket's own attribution; or that of its group where NCCL's helper threads move its data. All sockets of one
+/// NCCL connection share the receiver's port, which belongs to a listener of its own.
 std::optional<CommSocket> NetworkTracker::comm_socket_of(const Connection& connection) const {
   if (auto own = attribution_.comm_socket_of(connection.cookie);
       own || !connection.thread_name.starts_with(kHelperThreads)) {
@@ -315,7 +315,7 @@ std::optional<CommSocket> NetworkTracker::comm_socket_of(const Connection& conne
   return shared;
 }
 
-/// Updates the row's place of the connection.
+/// Updates the attribution in the connection's row.
 void NetworkTracker::update_attribution(Connection& connection) {
   const auto comm_socket = comm_socket_of(connection);
   const auto delivered = delivered_.find(connection.cookie);

@@ -80,7 +80,7 @@ class NetworkTracker {
   ThreadName thread_name_;
   FactsOfHash facts_of_hash_;
   SocketAttribution attribution_;
-  std::map<uint32_t, CommRankMap> ranks_;  // by user: nobody disputes what another's processes say
+  std::map<uint32_t, CommRankMap> ranks_;  // by user: no user disputes what another's processes state
   uint64_t retransmits_ = 0;
   std::unordered_map<uint64_t, Connection> connections_;
   std::unordered_map<int32_t, std::set<uint64_t>> cookies_;  // by process
@@ -90,7 +90,7 @@ class NetworkTracker {
     uint64_t read_ns = 0;  // CLOCK_MONOTONIC
   };
   std::map<std::pair<int32_t, int32_t>, NamedThread> threads_;  // by pid and tid
-  std::unordered_map<uint64_t, CommSocket> delivered_;          // places already delivered in rows, by cookie
+  std::unordered_map<uint64_t, CommSocket> delivered_;          // attributions already delivered in rows, by cookie
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

@@ -131,7 +131,7 @@ class AttributedConnections : public NetworkTrackerTest {
     record.tuple = tuple(source_port);
     tracker_.on_listing(record);
   }
-  /// Two marks prove the socket's place.
+  /// Two marks prove the socket's attribution.
   void mark(uint64_t cookie, int32_t peer) { mark(cookie, {.comm_hash = 0xa11, .rank = 2, .ranks = 4, .peer = peer}); }
   void mark(uint64_t cookie, const st_step_moved& of, uint32_t pid = 100) {
     st_step_mark record{};
@@ -174,7 +174,7 @@ TEST_F(AttributedConnections, APluginOfAnotherVersionIsNotUnderstood) {
   EXPECT_FALSE(of(11).channel);
 }
 
-TEST_F(AttributedConnections, APlaceIsPeerChannelAndCommunicator) {
+TEST_F(AttributedConnections, AnAttributionIsPeerChannelAndCommunicator) {
   open(11, 40000, "NCCL Progress 0");
   mark(11, 3);
   EXPECT_FALSE(of(11).peer_rank);
@@ -205,7 +205,7 @@ TEST_F(AttributedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
-TEST_F(AttributedConnections, AMemberTwoProcessesClaimToBeIsNobody) {
+TEST_F(AttributedConnections, AMemberTwoProcessesClaimToBeIsNeither) {
   add_process(200, 3);
   add_process(300, 1);
   open(11, 40000, "NCCL Progress 0");
@@ -267,7 +267,7 @@ TEST_F(AttributedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
-TEST_F(AttributedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
+TEST_F(AttributedConnections, SocketsOfHelperThreadsShareAttributionAndListener) {
   open(11, 40000, "NCCL Progress 0");
   open(12, 40001, "NCCL SockS 0");
   open(13, 40002, "NCCL Progress 0");
@@ -279,7 +279,7 @@ TEST_F(AttributedConnections, SocketsOfHelperThreadsSharePlaceAndListener) {
   EXPECT_FALSE(of(13).peer_rank) << "a thread that moves several connections' data has no group";
 }
 
-TEST_F(AttributedConnections, AGroupThatDisagreesHasNoPlace) {
+TEST_F(AttributedConnections, AGroupThatDisagreesHasNoAttribution) {
   open(11, 40000, "NCCL Progress 0");
   open(12, 40001, "NCCL SockS 0");
   open(13, 40002, "NCCL Progress 0");
@@ -308,7 +308,7 @@ TEST_F(NetworkTrackerTest, AConnectionLearnsItsPortWhenItIsEstablishedAndKeepsIt
   EXPECT_EQ(events()[1].source.port, 40000);
 }
 
-TEST_F(NetworkTrackerTest, AnEventCarriesWhatTheKernelSaid) {
+TEST_F(NetworkTrackerTest, AnEventCarriesWhatTheKernelReported) {
   event(ST_TCP_RETRANSMIT, 2000, 40000, 100, 3);
   ASSERT_THAT(events(), SizeIs(1));
   const TcpEvent row = events()[0];

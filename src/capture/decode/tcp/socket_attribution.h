@@ -7,7 +7,7 @@
 //   (each step has a header). Where NCCL's socket helpers move the data, the thread itself moves headers only.
 //   Collectives and Send/Recv have separate sockets, so the steps are those of the mark's kind, or those of all kinds
 //   where they share one.
-// Two proofs are required. A socket with proofs for different places has no place. Pure; one thread.
+// Two proofs are required. A socket with proofs for different connections is attributed to none. Pure; one thread.
 #pragma once
 
 #include <compare>
@@ -40,11 +40,11 @@ class SocketAttribution {
   /// `shares` must outlive the object.
   explicit SocketAttribution(UserShares& shares) : shares_(shares) {}
 
-  /// True if the place of the mark's socket has changed: it became known or unknown.
+  /// True if the attribution of the mark's socket has changed: it became known or unknown.
   bool on_mark(const st_step_mark& mark);
   [[nodiscard]] std::optional<CommSocket> comm_socket_of(uint64_t cookie) const;
   void forget_connection(uint64_t cookie) { evidence_.erase(cookie); }
-  /// The process sends no more marks; proven places stay until their connections are dropped.
+  /// The process sends no more marks; proven attributions stay until their connections are dropped.
   void forget_process(int32_t pid);
 
  private:
@@ -55,7 +55,7 @@ class SocketAttribution {
   };
 
   UserShares& shares_;
-  std::map<std::pair<CommSocket, int>, st_step_mark> last_marks_;  // by place and enum st_step_kind
+  std::map<std::pair<CommSocket, int>, st_step_mark> last_marks_;  // by connection and enum st_step_kind
   std::unordered_map<uint64_t, Evidence> evidence_;                // by cookie
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Marks in, places out, as NCCL's progress thread makes them for several connections in turn, with and without its
-// socket helpers.
+// Marks in, attributions out, as NCCL's progress thread makes them for several connections in turn, with and without
+// its socket helpers.
 #include "capture/decode/tcp/socket_attribution.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ constexpr uint64_t kStepBytes = 65536;
 constexpr uint64_t kHeader = 4;
 
 /// One process; `channel` stands for the connections to peer 1.
-class Places : public testing::Test {
+class Attributions : public testing::Test {
  protected:
   /// The channel's step is done; the thread's last bytes were on `cookie`.
   bool mark(uint16_t channel, uint64_t cookie, uint64_t bytes = kStepBytes, bool alone = false) {
@@ -71,7 +71,7 @@ class Places : public testing::Test {
   std::map<uint64_t, uint64_t> moved_;
 };
 
-TEST_F(Places, ChannelsInTurnAreDistinguishedByTheirBytes) {
+TEST_F(Attributions, ChannelsInTurnAreDistinguishedByTheirBytes) {
   for (int round = 0; round < 4; ++round) {
     step(0, 100);
     step(1, 101);
@@ -82,7 +82,7 @@ TEST_F(Places, ChannelsInTurnAreDistinguishedByTheirBytes) {
   EXPECT_EQ(attribution_.comm_socket_of(100)->nccl_comm_hash, 0xc033U);
 }
 
-TEST_F(Places, ItTakesTwoProofs) {
+TEST_F(Attributions, ItTakesTwoProofs) {
   EXPECT_FALSE(step(0, 100));
   EXPECT_FALSE(step(0, 100));
   EXPECT_EQ(channel_of(100), -1);
@@ -92,7 +92,7 @@ TEST_F(Places, ItTakesTwoProofs) {
 
 /// Helpers move the data: the thread itself sends headers, channel by channel, so that before each mark the last socket
 /// is always the other channel's.
-TEST_F(Places, HeadersAloneProveNothing) {
+TEST_F(Attributions, HeadersAloneProveNothing) {
   for (int round = 0; round < 20; ++round) {
     move(101, kHeader);
     mark(0, 101);
@@ -103,14 +103,14 @@ TEST_F(Places, HeadersAloneProveNothing) {
   EXPECT_EQ(channel_of(101), -1);
 }
 
-TEST_F(Places, SmallStepsProveNothingByTheirBytes) {
+TEST_F(Attributions, SmallStepsProveNothingByTheirBytes) {
   for (int round = 0; round < 20; ++round) {
     step(0, 100, 8);
   }
   EXPECT_EQ(channel_of(100), -1);
 }
 
-TEST_F(Places, WhatIsAloneNeedsNoBytes) {
+TEST_F(Attributions, WhatIsAloneNeedsNoBytes) {
   for (int round = 0; round < 2; ++round) {
     move(100, kHeader);  // a header, whose data go by a helper
     mark(0, 100, 8, true);
@@ -118,7 +118,7 @@ TEST_F(Places, WhatIsAloneNeedsNoBytes) {
   EXPECT_EQ(channel_of(100), 0);
 }
 
-TEST_F(Places, ATransferFromBeforeIsNotOfTheOneThatIsAlone) {
+TEST_F(Attributions, ATransferFromBeforeIsNotOfTheOneThatIsAlone) {
   move(100, kHeader);
   mark(1, 100, 8);
   mark(1, 100, 8);  // time passes
@@ -128,7 +128,7 @@ TEST_F(Places, ATransferFromBeforeIsNotOfTheOneThatIsAlone) {
   EXPECT_EQ(channel_of(100), -1);
 }
 
-TEST_F(Places, ASocketOfTwoConnectionsIsOfNone) {
+TEST_F(Attributions, ASocketOfTwoConnectionsIsOfNone) {
   for (int round = 0; round < 3; ++round) {
     step(0, 100);
   }
@@ -140,7 +140,7 @@ TEST_F(Places, ASocketOfTwoConnectionsIsOfNone) {
   EXPECT_EQ(channel_of(100), -1);
 }
 
-TEST_F(Places, CollectivesAndTransfersInTurnOnSocketsOfTheirOwn) {
+TEST_F(Attributions, CollectivesAndTransfersInTurnOnSocketsOfTheirOwn) {
   for (int round = 0; round < 3; ++round) {
     step(0, 100);
     p2p_step(0, 101);
@@ -153,7 +153,7 @@ TEST_F(Places, CollectivesAndTransfersInTurnOnSocketsOfTheirOwn) {
   }
 }
 
-TEST_F(Places, CollectivesAndTransfersInTurnOnOneSocket) {
+TEST_F(Attributions, CollectivesAndTransfersInTurnOnOneSocket) {
   for (int round = 0; round < 3; ++round) {
     step(0, 100);
     p2p_step(0, 100);
@@ -165,7 +165,7 @@ TEST_F(Places, CollectivesAndTransfersInTurnOnOneSocket) {
 }
 
 /// A socket's bytes must match its own steps, whatever steps of the other kind moved elsewhere.
-TEST_F(Places, HalfOfItsStepsProvesNothingBesideTheOtherKind) {
+TEST_F(Attributions, HalfOfItsStepsProvesNothingBesideTheOtherKind) {
   for (int round = 0; round < 3; ++round) {
     move(100, kHeader + kStepBytes / 2);
     mark(0, 100);
@@ -175,7 +175,7 @@ TEST_F(Places, HalfOfItsStepsProvesNothingBesideTheOtherKind) {
   EXPECT_EQ(channel_of(101), 0);
 }
 
-TEST_F(Places, ForgottenIsForgotten) {
+TEST_F(Attributions, ForgottenIsForgotten) {
   for (int round = 0; round < 3; ++round) {
     step(0, 100);
   }

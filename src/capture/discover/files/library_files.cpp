@@ -171,7 +171,7 @@ void LibraryFiles::give_up(const LibraryReader::Answer& answer, bool remote) {
   }
   const bool silent =
       answer.outcome == Outcome::kSilent;  // where it is slow, what is in the user's file may be the reason
-  postponed_.was_silent(key, silent ? PostponedFiles::Whose::kOfEverybody : PostponedFiles::Whose::kOfThisUser, now_ns);
+  postponed_.was_silent(key, silent ? PostponedFiles::Whose::kOfAllUsers : PostponedFiles::Whose::kOfThisUser, now_ns);
   const auto same = [&](const LibraryReader::Request& other) {
     return other.mapping.device_major == key.device_major && other.mapping.device_minor == key.device_minor &&
            (silent || other.user == key.user);

@@ -82,7 +82,7 @@ class LibraryFiles {
   /// Names the mappings that are to be inspected again: their files have been read, or are no longer left alone. Never
   /// waits.
   void advance(const Ready& ready);
-  /// The same, but waits so long for the files of this host, and so long for others.
+  /// The same, but waits `here_ns` for files of this host and `remote_ns` for those of others.
   void wait_for_files(const Ready& ready, int64_t here_ns, int64_t remote_ns);
   /// Mappings whose files have not been read yet.
   [[nodiscard]] size_t unread() const { return waiting_.size() + postponed_.size(); }

@@ -166,14 +166,14 @@ TEST_F(LibraryFilesTest, AUsersLibrariesAreLimitedAndTheTrustedOnesAreNot) {
 }
 
 /// It would be read with all rights.
-TEST_F(LibraryFilesTest, AStrangersLibraryInAUsualPlaceIsNotRead) {
+TEST_F(LibraryFilesTest, AStrangersLibraryInAUsualFolderIsNotRead) {
   if (::geteuid() != 0) {
     GTEST_SKIP() << "needs root: a file of another user";
   }
   const Procfs procfs = host("ext4");
   EXPECT_TRUE(files_of(procfs).inspect_trusted_path(library()));
   ASSERT_EQ(::chmod(library().c_str(), 0777), 0);
-  EXPECT_FALSE(files_of(procfs).inspect_trusted_path(library())) << "anybody can write it";
+  EXPECT_FALSE(files_of(procfs).inspect_trusted_path(library())) << "any user can write it";
   ASSERT_EQ(::chmod(library().c_str(), 0755), 0);
   ASSERT_EQ(::chown(library().c_str(), kUser, kUser), 0);
   EXPECT_FALSE(files_of(procfs).inspect_trusted_path(library()));

@@ -29,7 +29,7 @@ class LibraryReader {
   };
   enum class Outcome {
     kRead,    // or not an ELF file: its symbols are empty then
-    kGone,    // the process maps it no more, or nobody may open it
+    kGone,    // the process maps it no more, or no user may open it
     kMoved,   // it is to be looked for again: the process has mapped it elsewhere, or it lies on another file system
     kSilent,  // its file system did not answer when it was opened
     kSlow,    // reading it took too long
@@ -51,7 +51,7 @@ class LibraryReader {
   void start();
   /// False if this user has too many files waiting.
   bool ask(Request request);
-  /// Removes the requests that nobody has begun to answer; `which` says which of them.
+  /// Removes the requests that no helper has begun to answer; `which` says which of them.
   std::vector<Request> take_back(const std::function<bool(const Request&)>& which);
   /// The next answer; nullopt if none has arrived.
   std::optional<Answer> take();

@@ -94,7 +94,7 @@ std::vector<pid_t> children() {
 }
 
 /// Its socket would stay readable, and wake a tracer that has nothing to do all the time.
-TEST(LibraryReader, AnIdleChildThatDiesWakesNobodyAndCostsNoFile) {
+TEST(LibraryReader, AnIdleChildThatDiesWakesNoThreadAndCostsNoFile) {
   const Procfs procfs;
   Mounts mounts(procfs);
   LibraryReader reader(procfs, mounts, LibraryReader::FileSystems::kRemote);
@@ -157,7 +157,7 @@ TEST_P(ReadByChildren, EachFileIsAnsweredOnce) {
   EXPECT_EQ(answers, 3 * mappings.size() + 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Places, ReadByChildren,
+INSTANTIATE_TEST_SUITE_P(FileSystems, ReadByChildren,
                          testing::Values(LibraryReader::FileSystems::kThisHost, LibraryReader::FileSystems::kRemote));
 
 }  // namespace

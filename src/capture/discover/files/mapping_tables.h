@@ -25,7 +25,7 @@ class MappingTables {
   explicit MappingTables(const Procfs& procfs) : procfs_(procfs) {}
 
   static constexpr int64_t kAtOnceNs = 100 * kNsPerMs;
-  static constexpr int64_t kShare = 20;  // one part in so many
+  static constexpr int64_t kShare = 20;  // one part in this many
 
   /// From when on a process's table may be read again (CLOCK_MONOTONIC); 0: now.
   [[nodiscard]] int64_t again_ns(pid_t pid) const;

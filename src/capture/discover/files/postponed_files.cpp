@@ -25,7 +25,7 @@ void PostponedFiles::was_silent(const FileKey& key, Whose files, int64_t now_ns)
   if (silent_.size() >= kMostKept) {
     std::erase_if(silent_, [&](const auto& entry) { return entry.second <= now_ns; });
   }
-  const auto user = files == Whose::kOfEverybody ? std::nullopt : std::optional(key.user);
+  const auto user = files == Whose::kOfAllUsers ? std::nullopt : std::optional(key.user);
   silent_[{key.device_major, key.device_minor, user}] = now_ns + kSilentNs;
 }
 

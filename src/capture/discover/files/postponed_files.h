@@ -23,7 +23,7 @@ class PostponedFiles {
   static constexpr int64_t kSilentNs = 30 * kNsPerSecond;
   static constexpr size_t kMostOfUser = 16384;
   static constexpr size_t kMostAtOnce = 256;
-  enum class Whose { kOfThisUser, kOfEverybody };
+  enum class Whose { kOfThisUser, kOfAllUsers };
 
   /// A file could not be read. Returns until when it is left alone (CLOCK_MONOTONIC).
   int64_t failed(const FileKey& key, int64_t now_ns);

@@ -39,7 +39,7 @@ TEST(PostponedFiles, AFileThatFailsIsLeftAloneLongerEachTime) {
 
 TEST(PostponedFiles, ASilentFileSystemIsLeftAloneForAllAndASlowOneForItsUser) {
   PostponedFiles files;
-  files.was_silent(file(1, "/a"), Whose::kOfEverybody, kNow);
+  files.was_silent(file(1, "/a"), Whose::kOfAllUsers, kNow);
   EXPECT_EQ(files.left_alone_until(file(2, "/b"), kNow), kNow + PostponedFiles::kSilentNs);
   EXPECT_FALSE(files.left_alone_until(file(2, "/b", 51), kNow));
   EXPECT_FALSE(files.left_alone_until(file(2, "/b"), kNow + PostponedFiles::kSilentNs));
@@ -60,7 +60,7 @@ TEST(PostponedFiles, MappingsComeBackWhenTheirTimeHasCome) {
   EXPECT_EQ(files.size(), 0U);
 }
 
-TEST(PostponedFiles, AUserHasSoManyAndTakesNobodysPlace) {
+TEST(PostponedFiles, AUserHasSoManyAndReplacesNoOther) {
   PostponedFiles files;
   for (size_t i = 0; i < PostponedFiles::kMostOfUser; ++i) {
     ASSERT_TRUE(files.add(request(1, 1), kNow));

@@ -45,7 +45,7 @@ class ProbeSharesTest : public testing::Test {
   std::vector<size_t> detached_;
 };
 
-TEST_F(ProbeSharesTest, RoomThatNobodyNeedsAnyMoreIsGivenBack) {
+TEST_F(ProbeSharesTest, RoomThatIsNoLongerNeededIsGivenBack) {
   begin(1);
   begin(2);
   for (size_t i = 0; i < ProbeShares::kMost; ++i) {

@@ -12,8 +12,8 @@
 namespace stalltrace {
 namespace {
 
-constexpr std::array<std::string_view, 8> kStates{"unsaid", "init",   "running",      "finalize",
-                                                  "abort",  "nocomm", "unresponsive", "dead"};
+constexpr std::array<std::string_view, 8> kStates{"unstated", "init",   "running",      "finalize",
+                                                  "abort",    "nocomm", "unresponsive", "dead"};
 constexpr size_t kLongestHost = 64;
 constexpr size_t kLongestName = 32;
 constexpr size_t kMostOperations = 12;
@@ -47,7 +47,7 @@ bool read_field(std::string_view key, std::string_view value, RasStatement& out)
   }
   if (key == "state") {
     const auto state = value_with_text<RasState>(kStates, value);
-    out.state = state.value_or(RasState::kUnsaid);
+    out.state = state.value_or(RasState::kNotStated);
     return state.has_value();
   }
   return key == "nranks"        ? read_count(value, out.nranks)
@@ -82,7 +82,7 @@ std::string ras_text(const RasStatement& statement) {
   if (statement.gpu) {
     text += fmt::format(" gpu {}", *statement.gpu);
   }
-  if (statement.state != RasState::kUnsaid) {
+  if (statement.state != RasState::kNotStated) {
     text += fmt::format(" state {}", to_text(statement.state));
   }
   if (statement.init_error != 0) {

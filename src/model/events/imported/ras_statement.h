@@ -19,7 +19,7 @@ inline constexpr std::string_view kRasFormat = "nccl_ras";
 
 /// Of a rank on a communicator, by NCCL's own words; the last two also of a process.
 enum class RasState : uint8_t {
-  kUnsaid,
+  kNotStated,
   kInit,  // it sets the communicator up
   kRunning,
   kFinalize,  // it takes the communicator down
@@ -28,7 +28,7 @@ enum class RasState : uint8_t {
   kUnresponsive,  // its process did not answer
   kDead,          // NCCL gave its process up: it did not answer for a minute
 };
-/// "unsaid", "init", "running", "finalize", "abort", "nocomm", "unresponsive", "dead"
+/// "unstated", "init", "running", "finalize", "abort", "nocomm", "unresponsive", "dead"
 std::string_view to_text(RasState state);
 
 struct RasStatement {
@@ -37,10 +37,10 @@ struct RasStatement {
   bool whole_job = false;       // the communicator has all GPUs of the job
   std::optional<int32_t> rank;  // on the communicator; none: `members` ranks that are not named, or a process
   int64_t members = 1;
-  std::string host;  // an IP address; empty: not said
-  int32_t pid = 0;   // 0: not said
+  std::string host;  // an IP address; empty: not stated
+  int32_t pid = 0;   // 0: not stated
   std::optional<int32_t> gpu;
-  RasState state = RasState::kUnsaid;
+  RasState state = RasState::kNotStated;
   int32_t init_error = 0;   // a number of ncclResult_t other than ncclSuccess and ncclInProgress; 0: none
   int32_t async_error = 0;  // likewise
   /// Calls launched so far, by NCCL's name of the operation; "Collective" stands for all operations together.
@@ -48,7 +48,7 @@ struct RasStatement {
 };
 
 /// "comm 0x1f nranks 32 job rank 21 host 10.0.0.2 pid 99 gpu 5 state running launched AllReduce 6649 Broadcast 12": at
-/// most 1,024 bytes; what has no place there is left out.
+/// most 1,024 bytes; what finds no room there is left out.
 std::string ras_text(const RasStatement& statement);
 /// None for any other text.
 std::optional<RasStatement> ras_statement_from_text(std::string_view text);

@@ -80,7 +80,7 @@ TEST(TorchReport, WhatIsNone) {
         "CollectiveFingerPrint(OpType=A), "
         "but Rank 0 is running collective: CollectiveFingerPrint(OpType=B)",
         "Parameters which did not receive grad for rank x: a", "Parameters which did not receive grad for rank 1: ",
-        "Rank x failed to pass monitoredBarrier in 5 ms", "nobody failed to pass monitoredBarrier in 5 ms",
+        "Rank x failed to pass monitoredBarrier in 5 ms", "nothing failed to pass monitoredBarrier in 5 ms",
         "Rank 99999999999999999999 failed to pass monitoredBarrier in 5 ms",
         "Rank 1 successfully reached monitoredBarrier, but received errors"}) {
     EXPECT_FALSE(read_torch_report(line)) << line;

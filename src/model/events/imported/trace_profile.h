@@ -20,7 +20,7 @@ struct TraceProfile {
   int64_t duration_ns = 0;
   std::optional<int32_t> rank;
   std::optional<int32_t> world_size;
-  std::string backend;           // "nccl", "gloo"; empty: not said
+  std::string backend;           // "nccl", "gloo"; empty: not stated
   bool on_device = false;        // times are of the device's kernels; else of operators on the CPU
   int64_t compute_ns = 0;        // kernels (operators) that are no communication
   int64_t communication_ns = 0;  // kernels (operations) of the collective library
@@ -49,10 +49,10 @@ struct TraceCollective {
   NodeId node_id = 0;
   int32_t number = 0;               // in its trace, from 1, in the order of first calls
   std::string op;                   // "all_reduce"; as printed where it is not known
-  std::string process_group;        // process group; empty: not said
-  std::string datatype;             // as printed: "Float"; empty: not said
-  std::optional<int64_t> elements;  // of this rank's input; none: not said
-  std::optional<int32_t> ordinal;   // which one in its step, from 1, where sizes are not said
+  std::string process_group;        // process group; empty: not stated
+  std::string datatype;             // as printed: "Float"; empty: not stated
+  std::optional<int64_t> elements;  // of this rank's input; none: not stated
+  std::optional<int32_t> ordinal;   // which one in its step, from 1, where sizes are not stated
   int64_t calls = 0;
   int64_t total_ns = 0;
   int64_t exposed_ns = 0;  // while nothing was computed

@@ -9,7 +9,7 @@ namespace stalltrace::preflight {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Say = std::function<void(const std::string&)>;
+using Announce = std::function<void(const std::string&)>;
 
 constexpr size_t kOtherDescriptors = 64;  // libraries, files that are read
 
@@ -41,7 +41,7 @@ Result<Coordinator> Coordinator::open(const Launch& launch) {
 
 uint16_t Coordinator::port() const { return local_endpoint(state_->listener.get()).port(); }
 
-Result<LaunchResults> Coordinator::run(const Say& say) {
+Result<LaunchResults> Coordinator::run(const Announce& announce) {
   Ranks& ranks = state_->ranks;
   ranks.results.world_size = ranks.launch.world_size;
   const std::string problem = ranks.gather(state_->listener.get());
@@ -59,8 +59,8 @@ Result<LaunchResults> Coordinator::run(const Say& say) {
                               count_of(ranks.results.rounds, "round"), count_of(flow.streams, "stream"),
                               format_duration(flow.time_ns), format_size(flow.bytes),
                               flow.mbit > 0 ? fmt::format(" at {} Mbit/s", flow.mbit) : "");
-  say(fmt::format("{} on {}; {}", count_of(static_cast<int64_t>(ranks.sessions.size()), "rank"),
-                  count_of(count, "node"), pairs));
+  announce(fmt::format("{} on {}; {}", count_of(static_cast<int64_t>(ranks.sessions.size()), "rank"),
+                       count_of(count, "node"), pairs));
   look_up_names(ranks, rounds);
   std::map<size_t, Json> ready;
   for (int32_t node = 0; node < count; ++node) {
@@ -69,10 +69,10 @@ Result<LaunchResults> Coordinator::run(const Say& say) {
   (void)ranks.ask(ready, kReadyNs, "the start of the tests");
   test_pairs(ranks, rounds);
   test_slow_pairs_again(ranks);
-  say(fmt::format("barrier: {} of all ranks", count_of(ranks.launch.barrier_rounds, "round")));
+  announce(fmt::format("barrier: {} of all ranks", count_of(ranks.launch.barrier_rounds, "round")));
   test_barrier(ranks);
   if (count > 1) {
-    say(fmt::format("all at once: each node sends to the next for {}", format_duration(flow.time_ns)));
+    announce(fmt::format("all at once: each node sends to the next for {}", format_duration(flow.time_ns)));
     test_together(ranks);
   }
   return ranks.results;

@@ -53,7 +53,7 @@ void Ranks::admit(LineChannel channel, const Result<std::optional<Json>>& messag
   if (hello->job != launch.job) {
     return refuse(fmt::format("it is of job '{}', rank 0 of '{}'", hello->job, launch.job));
   }
-  // Anybody can connect, again and again: the checks of those that are refused have a limit.
+  // Any program can connect, again and again: the checks of those that are refused have a limit.
   const auto report = [&](HostCheck check) {
     if (refused_++ < kMostNamed) {
       results.launch_checks.push_back(std::move(check));

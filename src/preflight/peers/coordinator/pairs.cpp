@@ -100,7 +100,7 @@ void test_together(Ranks& ranks) {
   std::map<size_t, Json> orders;
   for (int32_t from = 0; from < count; ++from) {
     const int32_t to = (from + 1) % count;
-    // What did not answer as a rank's test port does gets no flow: it may be anybody's.
+    // What did not answer as a rank's test port does gets no flow: it may be any program's.
     const bool unreached = std::ranges::any_of(ranks.results.pairs, [&](const PairResult& one) {
       return one.from == from && one.to == to && one.reach != Reach::kReached;
     });

@@ -204,7 +204,7 @@ void Judge::check_path_mtu() {
                  "give both interfaces the same MTU");
     } else if (mtu.reported > 0) {
       links_.add(pair, Outcome::kWarning,
-                 fmt::format("a router's limit is {}, and it says so: TCP adapts, after a loss", mtu.reported),
+                 fmt::format("a router's limit is {}, and it reports that: TCP adapts, after a loss", mtu.reported),
                  "a tunnel (VPN, VXLAN) on the way: set this MTU on the interfaces, or raise it on the way");
     } else {
       black_holes_.insert({pair.from, pair.to});

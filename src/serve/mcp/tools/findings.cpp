@@ -183,7 +183,7 @@ std::optional<EventId> call_in(const Finding& finding) {
   return calls == finding.evidence.end() ? std::nullopt : std::optional(calls->events.front());
 }
 
-/// A time in the middle of its most expensive stall: nobody may be left inside at the end of the window.
+/// A time in the middle of its most expensive stall: no rank may be left inside at the end of the window.
 int64_t middle_of_stall(const Finding& finding) {
   const auto longest = std::ranges::max_element(finding.lost, {}, &TimeRange::length);
   const TimeRange& stall = longest == finding.lost.end() ? finding.window : *longest;

@@ -77,7 +77,7 @@ Tool slowest_tool() {
       .title = "Slowest instances",
       .description =
           "The collectives that took longest: as a whole, in the wait for the last rank, or in the transfer "
-          "after it. Says nothing about a cause: why does.",
+          "after it. Shows no cause: why does.",
       .input = schema::object(
           fields({{schema::optional("by", schema::one_of({"total", "wait_for_last_rank", "transfer"})),
                    schema::optional("op", schema::one_of(operation_names())),

@@ -66,7 +66,7 @@ Json transfer_of(const analysis::JobView& job, const analysis::TransferWaits& tr
 
 std::string_view wait_kind(const analysis::WaitsAtTime& waits) {
   if (waits.instances.empty()) {
-    return "nobody was inside a collective";
+    return "no rank was inside a collective";
   }
   const bool awaited = std::ranges::any_of(waits.instances, [](const auto& open) { return !open.awaited.empty(); });
   if (!awaited) {
@@ -111,7 +111,7 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
     }
   }
   next.push_back(hint("stacks", Json::object({{"time", at}}), "where the ranks were in their Python programs"));
-  next.push_back(hint("findings", Json::object(), "what the analysis says of it"));
+  next.push_back(hint("findings", Json::object(), "what the analysis reports of it"));
   data.set("next", std::move(next));
   add_page(data, "instances", waits.instances.size(), page_of(arguments, kUsualInstances),
            [&](size_t i) { return open_instance(*job, waits.instances[i], time_ns); });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// congestion: transfers were slow, and the fabric said why: packets were marked (ECN), senders were asked to slow down
-// (CNP), or a port had no credit to send, far more often than outside of the stalls; nothing was lost or broken. Marks
-// are how such a fabric works: without time to compare with they prove nothing.
+// congestion: transfers were slow, and the fabric showed why: packets were marked (ECN), senders were asked to slow
+// down (CNP), or a port had no credit to send, far more often than outside of the stalls; nothing was lost or broken.
+// Marks are how such a fabric works: without time to compare with they prove nothing.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ void count(const PortCounts& port, const Sign& sign, Hypothesis& hypothesis) {
   }
 }
 
-/// One hypothesis: congestion has one place, or is everywhere.
+/// One hypothesis: congestion has one location, or is everywhere.
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kTransfer || stall.hung()) {
     return;

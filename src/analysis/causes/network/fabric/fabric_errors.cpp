@@ -29,7 +29,7 @@ bool stands_out(const PortCounts& port) {
          (port.calm_per_second || port.others_per_second);
 }
 
-/// One hypothesis for each node: the ports of a node are one place, and its ranks share them.
+/// One hypothesis for each node: the ports of a node are one location, and its ranks share them.
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kTransfer) {
     return;

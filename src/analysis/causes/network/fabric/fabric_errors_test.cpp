@@ -33,7 +33,7 @@ TEST(FabricErrors, ACounterThatAlwaysRisesIsNone) {
   expect_culprit(only(faster), Cause::kFabricErrors, 3);
 }
 
-TEST(FabricErrors, CountersThatRiseEverywhereBlameNobody) {
+TEST(FabricErrors, CountersThatRiseEverywhereBlameNoRank) {
   MemorySource source = fabric_job(everywhere("symbol_error", 0, 300));
   EXPECT_EQ(only(source).cause, Cause::kUnknown);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "autopsy/look/take_snapshot.h"
+#include "autopsy/host/take_snapshot.h"
 
 #include <fmt/format.h>
 

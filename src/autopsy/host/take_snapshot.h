@@ -12,7 +12,7 @@
 
 namespace stalltrace::autopsy {
 
-/// A rank to look at.
+/// A rank to read.
 struct RankToRead {
   pid_t pid = 0;
   std::optional<int32_t> rank;

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <span>
 
-#include "autopsy/look/take_snapshot.h"
+#include "autopsy/host/take_snapshot.h"
 #include "autopsy/snapshot.h"
 
 namespace stalltrace::autopsy {
 
-/// Traces these ranks for so long. Where the kernel or missing privilege refuses that, it only waits for as long, and
-/// the result has the reason.
+/// Traces these ranks for `duration_ns`. Where the kernel or missing privilege refuses that, it only waits for as long,
+/// and the result has the reason.
 Traced watch_calls(std::span<const RankToRead> ranks, int64_t duration_ns);
 
 /// Only waits.

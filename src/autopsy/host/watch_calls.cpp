@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "autopsy/look/watch_calls.h"
+#include "autopsy/host/watch_calls.h"
 
 #include <algorithm>
 #include <chrono>
