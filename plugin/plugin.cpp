@@ -112,9 +112,17 @@ bool open_box(const InitRequest& request, const EventMask& choice) {
     options.folder = folder;
   }
   options.limit_bytes = size_of_text(getenv("STALLTRACE_RING_SIZE"), options.limit_bytes);
-  remove_old_files(options.folder);
-  char path[kPathBytes];
+  char path[kPathBytes] = "";
   BoxError error;
+  if (!plugin.fork_watched) {  // without it a child of this process would write into this process's file
+    error = {.what = "watch forks", .error_number = pthread_atfork(nullptr, nullptr, forget_parent)};
+    plugin.fork_watched = error.error_number == 0;
+  }
+  if (!plugin.fork_watched) {
+    report_failure(request, path, error);
+    return false;
+  }
+  remove_old_files(options.folder);
   if (!create_box(options, &plugin.box, path, &error)) {
     report_failure(request, path, error);
     return false;
@@ -126,9 +134,6 @@ bool open_box(const InitRequest& request, const EventMask& choice) {
   header.kept_mask = choice.kept_mask;
   plugin.box.kept_mask = choice.kept_mask;
   plugin.box.kernels_reported = request.interface_version >= 3 && (choice.nccl_mask & nccl::kEventKernelCh) != 0;
-  if (!plugin.fork_watched) {
-    plugin.fork_watched = pthread_atfork(nullptr, nullptr, forget_parent) == 0;
-  }
   if (request.logger != nullptr) {
     request.logger(nccl::kLogInfo, nccl::kSubsystemInit, "stalltrace", 0, "stalltrace: recording to %s", path);
   }

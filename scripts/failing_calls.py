@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plays each subcommand with each of its system calls failing (tests/support/failures.py): EMFILE, ENOMEM, EIO, ENOSPC, EAGAIN, EINTR.
+"""Plays each subcommand with each of its system calls failing (tests/support/failures.py): EMFILE, ENOMEM, EIO, ENOSPC, EAGAIN, EINTR;
+and with each of its allocations failing (--kind allocations).
 
     scripts/failing_calls.py [--subcommand NAME ...] [--kind NAME ...] [--most N]
 

@@ -29,13 +29,13 @@ int main(int argc, char** argv) {
       std::signal(number, SIG_IGN);
     }
   }
-  const std::vector<std::string> words(argv + 1, argv + argc);
-  const auto subcommands = stalltrace::cli::all_subcommands();
   stalltrace::cli::Console console(stdout, stderr);
-  if (const std::string line = stalltrace::secure_mode_line(stalltrace::in_secure_mode(), environ); !line.empty()) {
-    console.note(line);
-  }
   try {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const auto subcommands = stalltrace::cli::all_subcommands();
+    if (const std::string line = stalltrace::secure_mode_line(stalltrace::in_secure_mode(), environ); !line.empty()) {
+      console.note(line);
+    }
     return stalltrace::cli::dispatch(words, subcommands, console);
   } catch (const std::bad_alloc&) {
     std::fputs("stalltrace: out of memory; give it less at once (fewer recordings, --from and --to)\n", stderr);

@@ -36,6 +36,8 @@ PAGES = {
         "src/capture/python/late_watch.h",
         "src/capture/python/stack_reader.h",
         "src/blackbox/follow/follower.cpp",
+        "src/capture/discover/job_discovery.cpp",
+        "src/capture/tracer.cpp",
     ),
 }
 

@@ -58,3 +58,25 @@ class FailingCalls(Case):
 
     def test_serve(self):
         self.assertGreater(self.play("serve"), 4)
+
+    def test_any_allocation_may_fail(self):
+        """The first ones, those at the end, and some between; 0.02 s each."""
+        for scenario in failures.scenarios():
+            if scenario.name not in ("explain", "query", "merge", "import", "export", "mcp"):
+                continue
+            plain = scenario.play(self.given, failures.ALLOCATIONS)
+            self.assertGreater(plain.calls, 100, "they are counted")
+            numbers = {*range(1, 20), *range(plain.calls - 10, plain.calls + 1), *failures.chosen(plain.calls, 30)}
+            for which in [f"{number}{later}" for number in sorted(numbers) for later in ("", "+")]:
+                with self.subTest(subcommand=scenario.name, allocation=which):
+                    outcome = scenario.play(self.given, failures.ALLOCATIONS, which)
+                    self.assertTrue(outcome.failed)
+                    self.assertIsNone(failures.problem(scenario, plain, outcome, "ENOMEM"), outcome)
+
+    def test_an_interrupted_read_does_not_keep_serve_from_its_end(self):
+        scenario, = [one for one in failures.scenarios() if one.name == "serve"]
+        plain = scenario.play(self.given, "reads")
+        for number in range(plain.calls - 5, plain.calls + 1):  # the last reads are those that the end needs
+            with self.subTest(number=number):
+                outcome = scenario.play(self.given, "reads", str(number), "EINTR")
+                self.assertIsNone(failures.problem(scenario, plain, outcome, "EINTR"), outcome)

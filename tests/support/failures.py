@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """System calls of the program that fail: each subcommand is played with the n-th call of a kind failing (failing_calls.cpp), for many n.
 
+The kind `allocations` are those of the C library's memory, by a program that fails them itself (failing_allocations.cpp).
+
 A subcommand then says in one line what failed, and ends with 1; or it does without, says so, or gives what it gives otherwise. A command
 under `run` or `trace` ends as it would have. An interrupted call (EINTR) changes nothing at all.
 """
@@ -12,6 +14,7 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 import time
@@ -22,9 +25,11 @@ import recordings
 from stalltrace import BUILD, PROGRAM
 
 INJECTOR = BUILD / "tests" / "failing_calls"
+WITHOUT_MEMORY = BUILD / "tests" / "stalltrace_without_memory"
+ALLOCATIONS = "allocations"
 # kind -> the errors that it is played with
 KINDS = {"descriptors": ("EMFILE",), "memory": ("ENOMEM",), "reads": ("EIO", "EINTR"), "writes": ("ENOSPC", "EINTR"),
-         "syncs": ("EIO",), "processes": ("EAGAIN",), "waits": ("EINTR",)}
+         "syncs": ("EIO",), "processes": ("EAGAIN",), "waits": ("EINTR",), ALLOCATIONS: ("ENOMEM",)}
 JOB_CODE = 7
 NOT_STARTED = 126
 JOB = ("sh", "-c", f"echo ran; exit {JOB_CODE}")
@@ -58,9 +63,18 @@ class Scenario:
             work = folder / "work"
             work.mkdir()
             words = [str(word).format(folder=work, given=given) for word in self.words]
-            words = [str(INJECTOR), kind, which, error, str(folder / "calls"), str(PROGRAM), *words]
+            counts = folder / "calls"
+            if kind == ALLOCATIONS:
+                counts.write_bytes(bytes(16))
+                words = ["env", f"STALLTRACE_ALLOCATIONS={counts}", f"STALLTRACE_FAILING_ALLOCATION={which}", str(WITHOUT_MEMORY), *words]
+            else:
+                words = [str(INJECTOR), kind, which, error, str(counts), str(PROGRAM), *words]
             code, out, err = self.outcome(words, work)
-            calls = (folder / "calls").read_text().split() if (folder / "calls").exists() else ["0"]
+            if kind == ALLOCATIONS:
+                made, failed = struct.unpack("=QQ", counts.read_bytes())
+                code, calls = (128 - code if code < -1 else code), [made, *range(1 if failed else 0)]
+            else:
+                calls = counts.read_text().split() if counts.exists() else ["0"]
             left = frozenset(re.sub(r"(?<=\.stalltrace-new-)\w+", "*", path.name) for path in work.iterdir())
             return Outcome(code, out, err, int(calls[0]), tuple(map(int, calls[1:])), left)
 
@@ -107,16 +121,17 @@ class Serving(Scenario):
             except OSError:
                 time.sleep(0.01)
         served = process.poll() is None
+        injected = words[0] == str(INJECTOR)  # it is the parent of the server
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        for child in children.read_text().split() if served else []:
-            os.kill(int(child), signal.SIGTERM)
+        for server in (children.read_text().split() if injected else [process.pid]) if served else []:
+            os.kill(int(server), signal.SIGTERM)
         try:
             code = process.wait(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             code = -1
-        if served and len(answers) < len(REQUESTS) and not words[2].endswith("+"):
+        if served and len(answers) < len(REQUESTS) and not words[2].endswith("+"):  # both kinds of `words` have it there
             code = -1
         return code, "\n".join(answers), errors.read_text()
 
@@ -134,7 +149,7 @@ def scenarios():
         Scenario("export", ("export", "{given}/a.db", "--format", "perfetto", "--out", "{folder}/out")),
         Scenario("export of tables", ("export", "{given}/a.db", "--format", "csv", "--out", "{folder}/out")),
         Scenario("mcp", ("mcp", "{given}/a.db")),
-        Serving("serve", ("serve", "{given}/a.db", "--listen", "127.0.0.1:0"), kinds=("descriptors", "reads", "waits", "processes", "memory")),
+        Serving("serve", ("serve", "{given}/a.db", "--listen", "127.0.0.1:0"), kinds=("descriptors", "reads", "waits", "processes", "memory", ALLOCATIONS)),
         Scenario("stacks", ("stacks", "--pid", pid, "--json"), varies=True),
         Scenario("autopsy", ("autopsy", "--pid", pid, "--no-trace", "--seconds", "0.1"), varies=True),
         Scenario("preflight", ("preflight", "--json"), varies=True),

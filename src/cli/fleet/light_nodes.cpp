@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "base/text.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
+#include "cli/stop_signals.h"
 #include "report/report_json.h"
 #include "serve/http/api.h"
 #include "serve/http/listener.h"
@@ -159,10 +161,14 @@ Status LightNodes::serve(const std::vector<std::string>& files, const std::funct
   const serve::ServerOptions options{.most_connections = 4 * files.size(),
                                      .most_waiting = 4 * files.size(),
                                      .workers = kWorkers + 2 * troubles_.size()};
+  const StopSignals signals;  // before the threads, which inherit that they are blocked
+  if (signals.descriptor() < 0) {
+    return fail_errno("serve", errno, "raise the limit of open files (ulimit -n)");
+  }
   ST_ASSIGN(const auto server, serve::HttpServer::create(std::move(sockets_), answer, options));
   const std::jthread silent([this](const std::stop_token& stop) { silent_.empty() ? void() : silent_.run(stop); });
   announce();
-  ST_TRY(server->run(true));
+  ST_TRY(server->run(signals.descriptor()));
   ::_exit(kExitDone);
 }
 

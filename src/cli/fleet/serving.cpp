@@ -2,20 +2,17 @@
 #include "cli/fleet/serving.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <system_error>
-#include <thread>
+#include <optional>
 #include <utility>
 
 #include "base/files/disposable_folder.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
+#include "cli/stop_signals.h"
 #include "report/report_json.h"
 #include "serve/http/api.h"
 #include "serve/http/token.h"
@@ -23,16 +20,6 @@
 #include "store/recording_state.h"
 
 namespace stalltrace::cli {
-namespace {
-
-void wait_until_readable(int one, int other) {
-  std::array<pollfd, 2> polled{
-      {{.fd = one, .events = POLLIN, .revents = 0}, {.fd = other, .events = POLLIN, .revents = 0}}};
-  while (::poll(polled.data(), polled.size(), -1) < 0 && errno == EINTR) {
-  }
-}
-
-}  // namespace
 
 std::vector<Flag> Serving::flags() {
   return {text_flag("--token-file", "FILE",
@@ -82,30 +69,21 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
   serve::Api api(*recordings, {.copies_folder = copies.path(), .report_to_json = report::report_to_json});
   const auto answer = [&api](const serve::HttpRequest& request) { return api.answer(request); };
   const std::vector<std::string> lines = announcement();
+  std::optional<StopSignals> signals;
+  if (stop < 0) {
+    signals.emplace();  // before the server's threads, which inherit that they are blocked
+    if (signals->descriptor() < 0) {
+      return fail_errno("serve", errno, "raise the limit of open files (ulimit -n)");
+    }
+  }
   ST_ASSIGN(const auto server, serve::HttpServer::create(std::move(listener_.socket), answer, std::move(options_)));
   std::ranges::for_each(lines, announce);
-  if (stop < 0) {
-    ST_TRY(server->run(true));
+  ST_TRY(server->run(signals ? signals->descriptor() : stop));
+  if (signals) {
     // Nothing is open that would have to be finished: an answer that is being computed ends with us.
     ::_exit(kExitDone);
   }
-  const UniqueFd ended(::eventfd(0, EFD_CLOEXEC));
-  if (!ended) {
-    return fail_errno("serve", errno, "raise the limit of open files (ulimit -n)");
-  }
-  std::jthread stopper;
-  try {
-    stopper = std::jthread([&server, stop, &ended] {
-      wait_until_readable(stop, ended.get());
-      server->stop();
-    });
-  } catch (const std::system_error& error) {
-    return fail_errno("serve: start a thread", error.code().value(),
-                      "raise the limit of processes and threads (ulimit -u, or pids.max of the container)");
-  }
-  const Status done = server->run(false);
-  (void)::eventfd_write(ended.get(), 1);  // it may have ended by itself, without a request to stop
-  return done;
+  return {};
 }
 
 }  // namespace stalltrace::cli

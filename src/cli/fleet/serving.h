@@ -27,9 +27,9 @@ class Serving {
   [[nodiscard]] Status prepare(const std::string& listen);
 
   /// Gives up all rights that reading `files` and answering do not need, then serves them: until SIGINT, SIGTERM or
-  /// SIGHUP, which end the process, or, where `stop` is not negative, until that descriptor is readable. To be called
-  /// once, before the first thread is started. Once it serves, `announce` gets lines for people: where, and the
-  /// certificate's fingerprint.
+  /// SIGHUP (not under nohup), which end the process, or, where `stop` is not negative, until that descriptor is
+  /// readable. To be called once, before the first thread is started. Once it serves, `announce` gets lines for people:
+  /// where, and the certificate's fingerprint.
   [[nodiscard]] Status serve(const std::vector<std::string>& files, Served which, int stop,
                              const std::function<void(const std::string&)>& announce);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <atomic>
@@ -9,13 +10,12 @@
 #include <boost/asio/detached.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <cerrno>
-#include <csignal>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -136,6 +136,15 @@ std::unexpected<Error> refused_by(const boost::system::error_code& error) {
   return fail_errno("serve", error.value(), full ? "raise the limit of open files (ulimit -n)" : "");
 }
 
+/// Asio closes the descriptors that it is given.
+int copy_of(int descriptor) {
+  const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) {
+    throw boost::system::system_error(errno, boost::system::system_category());
+  }
+  return copy;
+}
+
 /// The threads that answer. Asio's thread_pool never ends where only some of its threads can be started.
 class Workers {
  public:
@@ -209,9 +218,9 @@ class BeastServer final : public HttpServer {
     return workers_.start(options_.workers);
   }
 
-  Status run(bool until_signals) override {
+  Status run(int until) override {
     try {
-      work(until_signals);
+      work(until);
       workers_.rethrow();
     } catch (const boost::system::system_error& error) {
       return refused_by(error.code());
@@ -224,16 +233,13 @@ class BeastServer final : public HttpServer {
   void stop() override { io_.stop(); }
 
  private:
-  void work(bool until_signals) {
-    asio::signal_set signals(io_);
-    if (until_signals) {
-      for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
-        struct sigaction old {};
-        if (::sigaction(number, nullptr, &old) != 0 || old.sa_handler != SIG_IGN) {  // ignored as under nohup
-          signals.add(number);
-        }
-      }
-      signals.async_wait([this](beast::error_code error, int /*number*/) { error ? void() : io_.stop(); });
+  /// A descriptor and not Asio's signal_set, which reads a pipe: where that read is interrupted, it never reads again.
+  void work(int until) {
+    asio::posix::stream_descriptor stop(io_);
+    if (until >= 0) {
+      stop.assign(copy_of(until));
+      stop.async_wait(asio::posix::descriptor_base::wait_read,
+                      [this](beast::error_code error) { error ? void() : io_.stop(); });
     }
     for (size_t i = 0; i < acceptors_.size(); ++i) {
       asio::co_spawn(io_, accept(i), asio::detached);

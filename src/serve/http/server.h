@@ -46,9 +46,9 @@ class HttpServer {
   /// Waits for answers that are being computed.
   virtual ~HttpServer() = default;
 
-  /// Until stop() or, with `until_signals`, SIGINT, SIGTERM or SIGHUP. An error: descriptors or memory ran out so that
-  /// it can't go on.
-  virtual Status run(bool until_signals) = 0;
+  /// Until stop(), or until the descriptor `until` is readable; -1: until stop() alone. Errors: descriptors or memory
+  /// ran out so that it can't go on.
+  virtual Status run(int until) = 0;
   /// Any thread.
   virtual void stop() = 0;
 };

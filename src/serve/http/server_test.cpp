@@ -2,9 +2,11 @@
 #include "serve/http/server.h"
 
 #include <openssl/ssl.h>
+#include <sys/eventfd.h>
 
 #include <atomic>
 #include <chrono>
+#include <future>
 
 #include "serve/testing/running_server.h"
 
@@ -48,6 +50,24 @@ TEST(Server, PassesOnTheHeadersThatAnswersDependOn) {
       server.port(),
       get("/", "Host: localhost\r\nConnection: close\r\nACCEPT: a\r\nMcp-Method: m\r\nAccept: b\r\nX: y\r\n"));
   EXPECT_TRUE(answer.ends_with("\r\n\r\naccept=a, b;mcp-method=m;")) << answer;
+}
+
+TEST(Server, EndsOnceADescriptorIsReadable) {
+  auto listener = listen_at({.address = "127.0.0.1", .port = 0, .loopback = true});
+  ASSERT_TRUE(listener);
+  auto server = HttpServer::create(std::move(listener->socket), echo, {});
+  ASSERT_TRUE(server);
+  const UniqueFd until(::eventfd(0, EFD_CLOEXEC));
+  std::future<Status> ended = std::async(std::launch::async, [&] { return (*server)->run(until.get()); });
+  EXPECT_EQ(status_of(answer_to(listener->port, get("/"))), 200);
+  EXPECT_EQ(ended.wait_for(milliseconds(50)), std::future_status::timeout);
+  ::eventfd_write(until.get(), 1);
+  const bool in_time = ended.wait_for(std::chrono::seconds(5)) == std::future_status::ready;
+  (*server)->stop();
+  EXPECT_TRUE(in_time);
+  EXPECT_TRUE(ended.get());
+  eventfd_t value = 0;
+  EXPECT_EQ(::eventfd_read(until.get(), &value), 0) << "it is the caller's, and still open";
 }
 
 TEST(Server, RefusesWhatIsNoRequest) {

@@ -31,7 +31,7 @@ class RunningServer {
     auto server = HttpServer::create(std::move(listener->socket), std::move(handler), std::move(options));
     EXPECT_TRUE(server.has_value());
     server_ = *std::move(server);
-    thread_ = std::jthread([this] { EXPECT_TRUE(server_->run(false)); });
+    thread_ = std::jthread([this] { EXPECT_TRUE(server_->run(-1)); });
   }
   ~RunningServer() { server_->stop(); }
   RunningServer(const RunningServer&) = delete;
