@@ -421,6 +421,10 @@ inline constexpr int64_t kMostCallsAhead = 1024;
 /// Where nothing shows that the job stood still, only a difference of this many calls is reported: a program launches a
 /// few collectives before it waits. More are lost with one buffer of the C library (4 KiB, some 20 lines).
 inline constexpr int64_t kMostUnprovenCallsAhead = 4;
+/// PyTorch's watchdog asks for the state of all ranks when it reports a timeout, and each looks for that once a second
+/// (TORCH_NCCL_COORD_CHECK_MILSEC, 1000 ms): numbers that a rank printed up to this long before the report are of the
+/// same moment. As much again is left for the clocks of hosts.
+inline constexpr int64_t kStatementsApartNs = 2 * kNsPerSecond;
 /// A rank counts as silent if its log goes on without its call for this long after the others' ...
 inline constexpr int64_t kSilentNs = kNsPerSecond;
 /// ... and for this many times the longest time between two calls of the others.

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "import/evidence.h"
-#include "import/log_time.h"
 #include "import/nccl_log/survey.h"
 #include "model/events/imported/torch_report.h"
 #include "model/events/imported_evidence.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {

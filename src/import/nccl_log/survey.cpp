@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "import/file_node.h"
-#include "import/log_time.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {
