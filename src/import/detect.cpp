@@ -11,6 +11,7 @@
 #include "import/lines.h"
 #include "import/nccl_inspector/record.h"
 #include "import/nccl_log/log_text.h"
+#include "import/nccl_log/tracebacks.h"
 #include "import/nccl_ras/report.h"
 #include "import/nccl_tests/json_report.h"
 #include "import/nccl_tests/table.h"
@@ -61,7 +62,7 @@ bool is_log_line(std::string_view text) {
     return false;  // the head of a report of NCCL's RAS
   }
   return (read.level != LogText::Level::kNone && (!read.host.empty() || read.level == LogText::Level::kVersion)) ||
-         is_timeout(text) || read_torch_report(text);
+         is_timeout(text) || read_torch_report(text) || is_ranks_traceback(text);
 }
 
 // A single line that looks like the kernel's may have any origin.

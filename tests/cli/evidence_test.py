@@ -108,6 +108,21 @@ class NcclLogs(Evidence):
                 self.assertEqual(run("explain", folder, "--exit-code").returncode, FAILED)
                 self.assert_says("no finding without ends", self.done(run("explain", folder)))
 
+    def test_a_traceback_names_the_rank_that_ended_the_job(self):
+        """Without any line of NCCL's: rank 1 raised, rank 0 waited for it."""
+        text = "step 9\n" + "".join(f"[rank1]: {line}\n" for line in (
+            "Traceback (most recent call last):", '  File "/home/u/train.py", line 88, in <module>', "    main()",
+            '  File "/home/u/train.py", line 42, in step', "    raise ValueError(batch)", "ValueError: secret"))
+        path = self.write("out.log", text + "\n" + timeout(0))
+        report = self.report(path)
+        self.assertEqual(self.culprits(report), [("dead_rank", "critical", 1)])
+        self.assertIn("ValueError in step (train.py:42)", report["findings"][0]["summary"])
+        self.assertNotIn("secret", json.dumps(report))
+        out = self.folder / "o.db"
+        self.done(run("import", path, "--out", out))
+        self.assertEqual(self.culprits(self.report(out)), [("dead_rank", "critical", 1)])
+        self.assertNotIn(b"secret", out.read_bytes())
+
     def test_reports_of_torch(self):
         """TORCH_DISTRIBUTED_DEBUG=DETAIL, amid a traceback, without any line of NCCL's."""
         def print_of(shape):
@@ -194,7 +209,9 @@ class FlightRecorder(Evidence):
         self.assertEqual(self.culprits(self.report(folder)), [("missing_collective", "waiting", 1)])
 
     def test_a_rank_without_a_dump(self):
-        self.blames_none(self.report(self.dumps(lambda rank: 30 if rank < 3 else 0)), "no dump of rank 3")
+        report = self.report(self.dumps(lambda rank: 30 if rank < 3 else 0))
+        self.assertEqual(self.culprits(report), [("unknown", "waiting", None)])
+        self.assertIn("rank 3", report["findings"][0]["summary"])
 
     def test_dumps_of_a_healthy_job(self):
         self.blames_none(self.report(self.dumps(lambda rank: 30, state="completed")), "none is behind")
@@ -255,6 +272,18 @@ class Everything(Evidence):
                 self.refused(run("explain", path.parent), FAILED)
                 self.refused(run("import", path.parent, "--out", self.folder / "alone.db"), FAILED)
                 self.refused(run("explain", path, *sorted((self.folder / "logs").glob("[0-9].log"))), FAILED)
+
+    def test_a_log_without_evidence(self):
+        path = self.write("train.log", "epoch 1, loss 0.3\n" * 3)
+        short = self.write("short.log", "hello\n")
+        missing = self.folder / "missing.log"
+        out = self.folder / "o.db"
+        self.refused(run("import", path, "--out", out), FAILED, "of no known format", "train.log", "kernel log", "docs/import.md")
+        self.refused(run("import", short, "--out", out), FAILED, "of no known format")
+        self.refused(run("import", missing, "--out", out), FAILED, "missing.log", "No such file")
+        self.assertFalse(out.exists())
+        log = self.write("rank0.log", set_up(0) + call(0, 1))
+        self.assert_says("of no known format", run("import", log, path, "--out", out).stderr)
 
     def test_folders_without_evidence(self):
         (self.folder / "empty").mkdir()

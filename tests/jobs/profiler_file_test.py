@@ -241,8 +241,8 @@ class ProfilerFile(Case):
         self.done(run_as_nobody(folder, "import", *copies, "--out", folder / "rings.db"))
         self.assertIn("Healthy", self.done(run_as_nobody(folder, "explain", folder / "rings.db")))
 
-    def test_what_is_no_profiler_file_is_refused_in_one_line(self):
+    def test_what_is_no_evidence_is_refused_in_one_line(self):
         odd = self.folder / "odd.profiler"
         odd.write_bytes(b"x" * 9000)
-        self.refused(run("import", odd, "--out", self.recording), 1, "not a profiler file")
+        self.refused(run("import", odd, "--out", self.recording), 1, "of no known format", "profiler file")
         self.assertFalse(self.recording.exists())

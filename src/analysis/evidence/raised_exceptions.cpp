@@ -33,6 +33,12 @@ void locate(const std::string& stack, RaisedException& raised) {
 
 }  // namespace
 
+RaisedException RaisedException::of(const std::string& type, const std::string& traceback) {
+  RaisedException raised{.type = printable(type)};
+  locate(traceback, raised);
+  return raised;
+}
+
 std::string RaisedException::brief() const { return location.empty() ? type : type + " in " + location; }
 
 std::string RaisedException::text() const {

@@ -20,6 +20,8 @@ struct RaisedException {
   int64_t time_ns = 0;   // on the common clock
   bool in_main = false;  // of the main thread, which ends the process
 
+  /// `traceback`: the text of its frames, as in a row of `stack`; may be empty.
+  static RaisedException of(const std::string& type, const std::string& traceback);
   /// "ValueError in load_batch (data.py:212)"
   [[nodiscard]] std::string brief() const;
   /// "FileNotFoundError in load_batch (data.py:212), which called open (pathlib.py:1044), from <module> (train.py:88)"

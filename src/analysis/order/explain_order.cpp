@@ -8,6 +8,7 @@
 #include <set>
 
 #include "analysis/order/judge_order.h"
+#include "analysis/order/judge_raised.h"
 #include "analysis/order/judge_watchdog.h"
 #include "analysis/order/log_set_up.h"
 #include "analysis/order/torch_reports.h"
@@ -95,6 +96,7 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   ST_ASSIGN(LogWarnings warnings, judge_warnings(ordered));
   std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
   ST_TRY(add_torch_reports(ordered, verdicts.findings));
+  ST_TRY(add_raised(ordered, verdicts.findings, verdicts.notes));
   std::ranges::stable_sort(verdicts.findings, std::greater<>(), &Finding::severity);
   std::ranges::move(verdicts.findings, std::back_inserter(report.findings));
   note_limits(evidence, report);

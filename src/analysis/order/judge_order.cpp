@@ -171,8 +171,54 @@ class CommJudge {
     const LoggedCall& call = members.front()->calls.back();
     const bool open = std::ranges::any_of(members, [](const CallOrder* one) { return one->calls.back().open; });
     const bool ended = std::ranges::any_of(members, [](const CallOrder* one) { return one->calls.back().ended; });
+    const bool all_open = std::ranges::all_of(members, [](const CallOrder* one) { return one->calls.back().open; });
+    if (all_open && add_without_dump(members, call)) {
+      return;
+    }
     note(fmt::format("{} began {} last, none is behind{}", names_of(evidence_, members), call_name(call),
                      open && !ended ? "; it had not ended: if it never does, look at its transfer" : ""));
+  }
+
+  /// All ranks that left a dump are inside one call, and a few ranks left none. False: it is not so.
+  bool add_without_dump(const Members& members, const LoggedCall& call) {
+    std::set<int32_t> shown;
+    for (const CallOrder* member : members) {
+      if (!member->rank) {
+        return false;
+      }
+      shown.insert(*member->rank);
+    }
+    const MissingRanks missing(shown, comm_.nranks);
+    const bool by_job =
+        std::ranges::all_of(members, [&](const CallOrder* one) { return evidence_.rank_of(*one) == one->rank; });
+    if (missing.empty() || missing.count() >= std::ssize(members) || !comm_.named || !by_job) {
+      return false;
+    }
+    const std::string who = names_of(evidence_, members);
+    Finding finding{.cause = Cause::kUnknown, .severity = Severity::kWaiting, .confidence = kSomeRanksConfidence};
+    finding.comm_id_hash = comm_.hash;
+    finding.op = call.signature.op;
+    finding.collectives_affected = 1;
+    finding.window = {call.time_ns, call.time_ns};
+    finding.summary = fmt::format("{} began {}, and it ended on none of them; there is no dump of {}.", who,
+                                  call_name(call), missing.text());
+    finding.summary[0] = 'R';
+    finding.evidence.push_back(
+        {"collective", std::ssize(members), fmt::format("{} is open: {}", call_name(call), who), {call.event}});
+    finding.evidence.push_back({"communicator",
+                                missing.count(),
+                                fmt::format("a rank that died writes no dump, and one whose dump was not given looks "
+                                            "the same: what {} did is not known",
+                                            missing.text()),
+                                {}});
+    if (const std::string location = evidence_.location_of(call); !location.empty()) {
+      finding.evidence.push_back({"stack", 1, fmt::format("{} was called in {}", call_name(call), location), {}});
+    }
+    finding.remedy =
+        fmt::format("give the dump of {}; if there is none, see why that process ended (its log; dmesg on its host)",
+                    missing.text());
+    out_.findings.push_back(std::move(finding));
+    return true;
   }
 
   void judge_difference(const Members& away, const Members& came, int64_t ahead) {
@@ -225,11 +271,21 @@ class CommJudge {
       const auto last_of = [](const CallOrder* one) { return one->last(); };
       const bool uniform = std::ranges::count(came, came.front()->last(), last_of) == std::ssize(came);
       const bool whole = std::ranges::none_of(came, [&](const CallOrder* one) { return log_of(*one).cut; });
-      if (!uniform || !whole || ahead > kMostUnprovenCallsAhead) {
+      const bool stood = evidence_.ends_known && proof.outside && none_ended_behind(came, before.number);
+      if (!stood && (!uniform || !whole || ahead > kMostUnprovenCallsAhead)) {
         return decline("logs that were cut while the job ran look the same");
       }
     }
     add_finding(away, came, proof, minority);
+  }
+
+  /// True if a dump shows all calls after `number` open: a job that runs would have ended some of them, while one whose
+  /// CPU goes on without waiting launches many calls that can't end without the rank that is missing.
+  static bool none_ended_behind(const Members& came, int64_t number) {
+    return std::ranges::all_of(came, [&](const CallOrder* member) {
+      return std::ranges::all_of(member->calls,
+                                 [&](const LoggedCall& call) { return call.number <= number || call.open; });
+    });
   }
 
   [[nodiscard]] bool reported_timeout(const CallOrder& member) const {

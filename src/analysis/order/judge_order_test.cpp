@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "analysis/explain.h"
+#include "analysis/testing/golden_text.h"
 #include "base/clock.h"
 #include "model/events/imported_evidence.h"
 #include "model/memory_source.h"
@@ -351,11 +352,43 @@ TEST(CallOrder, ATransferThatHangsBlamesNoRank) {
   expect_nothing(dumps(rank_3_behind, open_28).explain(), "its transfer holds the job up");
 }
 
+TEST(CallOrder, ADumpOfARankThatStandsStillWhileAnotherLaunchesMore) {
+  // As on an H200: rank 1 of 2 computes for ever, rank 0 launches 36 calls that can't end.
+  const auto last = [](int rank) { return rank == 1 ? int64_t{20} : int64_t{56}; };
+  const auto after_20 = [](const Collective& row) { return *row.seq > 20 ? Completion::kOpen : Completion::kSync; };
+  LoggedJob job = dumps(last, after_20);
+  job.ranks = 2;
+  expect_missing(job.explain(), 1, Severity::kWaiting, 0.3);
+  expect_golden_text("dumps: many calls ahead", only(job.explain()));
+  // One of the later calls ended: all ranks were in it.
+  LoggedJob runs =
+      dumps(last, [](const Collective& row) { return *row.seq > 21 ? Completion::kOpen : Completion::kSync; });
+  runs.ranks = 2;
+  expect_nothing(runs.explain(), "a later call ended elsewhere");
+  // The rank that is behind still waits in its last call.
+  LoggedJob inside = dumps(last, [](const Collective& row) {
+    return *row.seq > 20 || (row.rank == 1 && *row.seq == 20) ? Completion::kOpen : Completion::kSync;
+  });
+  inside.ranks = 2;
+  expect_nothing(inside.explain(), "made earlier");
+}
+
 TEST(CallOrder, TheRankWithoutADumpIsNamed) {
-  LoggedJob job = dumps([](int) { return 29; },
-                        [](const Collective& row) { return *row.seq == 29 ? Completion::kOpen : Completion::kSync; });
+  const auto open_29 = [](const Collective& row) { return *row.seq == 29 ? Completion::kOpen : Completion::kSync; };
+  LoggedJob job = dumps([](int) { return 29; }, open_29);
   job.shown = 3;
-  expect_nothing(job.explain(), "no dump of rank 3");
+  const Finding finding = only(job.explain());
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
+  EXPECT_FALSE(finding.culprit);
+  EXPECT_LE(finding.confidence, 0.3);
+  expect_golden_text("dumps: one is missing", finding);
+  // Half of the dumps is no evidence on the others, nor are calls that end.
+  job.shown = 2;
+  expect_nothing(job.explain(), "no dump of ranks 2 and 3");
+  LoggedJob ended = dumps([](int) { return 29; }, [](const Collective&) { return Completion::kSync; });
+  ended.shown = 3;
+  expect_nothing(ended.explain(), "no dump of rank 3");
 }
 
 TEST(CallOrder, ATimeRangeDoesNotLimitItAndANoteSaysSo) {

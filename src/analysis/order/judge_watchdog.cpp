@@ -40,6 +40,7 @@ MissingRanks ranks_without_line(const WatchdogLogs& logs) {
 /// What a group shows beside its finding.
 struct Waits {
   Ranks ranks;           // that wait in the group, where it has no finding and is not held up
+  std::string why;       // they can't be compared; empty: a note has it
   bool compared = true;  // they are in one call, and none is behind
   bool held_up = false;  // all that are behind wait in other groups
 };
@@ -65,7 +66,11 @@ class GroupJudge {
     }
     Ranks in_first;
     Ranks in_later;
+    Ranks past;  // the first call has ended there
     for (const auto& [rank, state] : group_.ranks) {
+      if (state.is_past(*first_)) {
+        past.push_back(rank);
+      }
       if (state.waits_in ? state.waits_in == first_ : state.enqueued && *state.enqueued >= *first_) {
         in_first.push_back(rank);
       } else if (state.waits_in) {
@@ -88,10 +93,22 @@ class GroupJudge {
       return *different ? Waits{} : not_compared();
     }
     if (!away_.empty()) {
-      return {.held_up = !judge_away(in_first, in_later)};
+      Ranks came = in_first;
+      came.insert(came.end(), in_later.begin(), in_later.end());
+      if (std::string why = leave_out_older(came); away_.empty()) {
+        return not_compared(std::move(why));
+      }
+      return {.held_up = !judge_away(std::move(came))};
     }
-    if (!in_later.empty()) {
-      return judge_stuck(in_first, in_later) ? Waits{} : not_compared();
+    if (!past.empty()) {
+      std::erase_if(in_first, [&](int32_t rank) { return group_.ranks.at(rank).is_past(*first_); });
+      if (in_first.empty()) {
+        return not_compared();
+      }
+      if (std::string why = older_than(in_first, past); !why.empty()) {
+        return not_compared(std::move(why));
+      }
+      return judge_stuck(in_first, past) ? Waits{} : not_compared();
     }
     return {.ranks = in_first};
   }
@@ -129,14 +146,79 @@ class GroupJudge {
   }
 
  private:
-  [[nodiscard]] Waits not_compared() const {
-    Waits waits{.compared = false};
+  [[nodiscard]] Waits not_compared(std::string why = {}) const {
+    Waits waits{.why = std::move(why), .compared = false};
     for (const auto& [rank, state] : group_.ranks) {
       if (state.waits_in) {
         waits.ranks.push_back(rank);
       }
     }
     return waits;
+  }
+
+  /// "the last numbers of rank 0 are 9.0 s older than ...", "... have no time"
+  [[nodiscard]] std::string older_text(const Ranks& ranks, int64_t than_ns, std::string_view than_what) const {
+    int64_t oldest_ns = 0;
+    Ranks untimed;
+    Ranks older;
+    for (const int32_t rank : ranks) {
+      const std::optional<int64_t> said_ns = group_.ranks.at(rank).said_ns;
+      (said_ns ? older : untimed).push_back(rank);
+      oldest_ns = std::max(oldest_ns, said_ns ? than_ns - *said_ns : 0);
+    }
+    std::vector<std::string> texts;
+    if (!older.empty()) {
+      texts.push_back(fmt::format("the last numbers of {} are {}{} older than {}", ranks_text(older),
+                                  older.size() > 1 ? "up to " : "", format_duration(oldest_ns), than_what));
+    }
+    if (!untimed.empty()) {
+      texts.push_back(fmt::format("the lines of {} have no time", ranks_text(untimed)));
+    }
+    return fmt::format("{}: how far {} then is not known", fmt::join(texts, ", "),
+                       ranks.size() == 1 ? "it was" : "they were");
+  }
+
+  /// A rank that had not begun the call when it printed its numbers may have begun it since: leaves in `away_` those
+  /// that printed them when another one had waited in it, or later. Returns what is said of the others.
+  std::string leave_out_older(const Ranks& came) {
+    std::optional<int64_t> reported_ns;  // the first timeout in the call
+    for (const int32_t rank : came) {
+      const std::optional<int64_t> since_ns = group_.ranks.at(rank).waited_since_ns(*first_);
+      reported_ns = since_ns && reported_ns ? std::min(since_ns, reported_ns) : since_ns ? since_ns : reported_ns;
+    }
+    if (!reported_ns) {
+      away_.clear();
+      return "the lines that report the timeout have no time: which rank was behind then is not known";
+    }
+    std::erase_if(away_, [&](int32_t rank) {
+      const std::optional<int64_t> said_ns = group_.ranks.at(rank).said_ns;
+      const bool old = !said_ns || *said_ns < *reported_ns - kStatementsApartNs;
+      if (old) {
+        older_.push_back(rank);
+      }
+      return old;
+    });
+    older_text_ = older_.empty() ? "" : older_text(older_, *reported_ns, "the first report of a timeout");
+    return older_text_;
+  }
+
+  /// Whether the ranks may have left the call since they printed their numbers; empty: they had not when it had ended
+  /// on the others.
+  [[nodiscard]] std::string older_than(const Ranks& stuck, const Ranks& past) const {
+    std::optional<int64_t> past_ns;
+    for (const int32_t rank : past) {
+      const std::optional<int64_t> since_ns = group_.ranks.at(rank).ended_since_ns(*first_);
+      past_ns = since_ns && past_ns ? std::min(since_ns, past_ns) : since_ns ? since_ns : past_ns;
+    }
+    if (!past_ns) {
+      return fmt::format("the lines of {} have no time: how far the others were then is not known", ranks_text(past));
+    }
+    Ranks older;
+    std::ranges::copy_if(stuck, std::back_inserter(older), [&](int32_t rank) {
+      const std::optional<int64_t> said_ns = group_.ranks.at(rank).said_ns;
+      return !said_ns || *said_ns < *past_ns - kStatementsApartNs;
+    });
+    return older.empty() ? "" : older_text(older, *past_ns, fmt::format("those of {}", ranks_text(past)));
   }
 
   static std::string signature_text(const WatchdogState& state) {
@@ -162,7 +244,7 @@ class GroupJudge {
 
   /// Without the group's name, or with ranks of which nothing is known, another one may be further behind.
   [[nodiscard]] double at_most(double confidence) const {
-    const bool all_shown = ranks_without_line(logs_).empty();
+    const bool all_shown = ranks_without_line(logs_).empty() && older_.empty();
     return group_.name.empty() || !all_shown ? std::min(confidence, kSomeRanksConfidence) : confidence;
   }
 
@@ -211,8 +293,7 @@ class GroupJudge {
   }
 
   /// Ranks that did not make the first call that did not end. False: all of them wait in other groups.
-  bool judge_away(Ranks came, const Ranks& in_later) {
-    came.insert(came.end(), in_later.begin(), in_later.end());
+  bool judge_away(const Ranks& came) {
     const std::string call = call_text(*first_, came);
     Ranks to_blame;
     // Who does not wait here and waits, does so in another group.
@@ -252,16 +333,19 @@ class GroupJudge {
          0,
          "PyTorch counts a call when NCCL's function has returned: a rank that stands inside of it looks the same",
          {}});
+    if (!older_.empty()) {
+      finding.evidence.push_back({"log_line", std::ssize(older_), older_text_, {}});
+    }
     finding.remedy = minority ? look_at_absent(ranks_text(to_blame)) : std::string(kLookForUnevenCalls);
     out_.findings.push_back(std::move(finding));
     return true;
   }
 
-  /// All made the first call; on some it did not end, others wait in a later one, so that it ended there. False: that
-  /// does not show who holds the others up.
+  /// All made the first call; on some it did not end, on others it did. False: that does not show who holds the others
+  /// up.
   bool judge_stuck(const Ranks& stuck, const Ranks& ahead) {
     if (stuck.size() >= ahead.size() && stuck.size() > 1) {
-      note(fmt::format("{} wait in call {}, {} in a later one: which of them holds the others up is not known",
+      note(fmt::format("{} wait in call {}, which ended on {}: which of them holds the others up is not known",
                        ranks_text(stuck), *first_, ranks_text(ahead)));
       return false;
     }
@@ -270,8 +354,11 @@ class GroupJudge {
       finding.culprit = culprit(stuck.front());
     }
     quote(ahead.front(), finding);
-    finding.summary = fmt::format("{} did not end {}, which ended on {}: these wait in call {}.", ranks_text(stuck),
-                                  call_text(*first_, stuck), ranks_text(ahead), *last_);
+    const bool all_wait =
+        std::ranges::all_of(ahead, [&](int32_t rank) { return group_.ranks.at(rank).waits_in.has_value(); });
+    finding.summary =
+        fmt::format("{} did not end {}, which ended on {}{}.", ranks_text(stuck), call_text(*first_, stuck),
+                    ranks_text(ahead), all_wait ? fmt::format(": these wait in call {}", *last_) : "");
     finding.summary[0] = 'R';
     finding.remedy = fmt::format(
         "look at the GPU of {} (dmesg: Xid; nvidia-smi -q) and at its links; the cause was not recorded: run the job "
@@ -287,6 +374,8 @@ class GroupJudge {
   std::optional<int64_t> first_;  // the lowest call that a rank waits in
   std::optional<int64_t> last_;
   Ranks away_;
+  Ranks older_;  // behind, but by numbers of before the timeout
+  std::string older_text_;
 };
 
 /// The logs do not show who is behind: the job hung all the same.
@@ -305,6 +394,9 @@ void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const Wa
                            "known.",
                            ranks_text(ranks));
   finding.summary[0] = 'R';
+  if (!waits.why.empty()) {
+    finding.evidence.push_back({"log_line", 0, waits.why, {}});
+  }
   const MissingRanks missing = ranks_without_line(logs);
   if (!missing.empty()) {
     finding.evidence.push_back(

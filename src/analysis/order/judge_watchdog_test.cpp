@@ -20,7 +20,15 @@ constexpr std::string_view kDefault = "0(default_pg)";
 /// The output of a job, in which each line has its speaker.
 struct WatchdogOutput {
   std::vector<LogLine> lines;
+  int64_t clock_ms = 0;  // a line takes 1 ms
 
+  void later(int64_t ms) { clock_ms += ms; }
+  /// With PyTorch's own prefix.
+  void print(int32_t rank, std::string_view text) {
+    ++clock_ms;
+    say(rank, fmt::format("[rank{}]:[E1004 00:{:02}:{:02}.{:03}000000 ProcessGroupNCCL.cpp:632] {}", rank,
+                          clock_ms / 60'000, clock_ms / 1000 % 60, clock_ms % 1000, text));
+  }
   void say(int32_t rank, std::string text) {
     LogLine row{.node_id = 1, .timestamp_ns = kWatchdogBegin + std::ssize(lines), .pid = 100 + rank, .rank = rank};
     row.kind = LogKind::kTimeout;
@@ -29,15 +37,16 @@ struct WatchdogOutput {
     lines.push_back(std::move(row));
   }
   void caught(int32_t rank, int64_t number, std::string_view op = "ALLREDUCE", int64_t elements = 1000) {
-    say(rank, fmt::format("[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType={}, "
-                          "NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.",
-                          rank, number, op, elements, elements));
+    print(rank,
+          fmt::format("[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={}, OpType={}, "
+                      "NumelIn={}, NumelOut={}, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.",
+                      rank, number, op, elements, elements));
   }
   void state(int32_t rank, int64_t number, int64_t enqueued, int64_t completed, std::string_view group = kDefault) {
-    say(rank,
-        fmt::format("[PG ID 0 PG GUID {} Rank 0]  failure detected by watchdog at work sequence id: {} PG status: "
-                    "last enqueued work: {}, last completed work: {}",
-                    group, number, enqueued, completed));
+    print(rank,
+          fmt::format("[PG ID 0 PG GUID {} Rank 0]  failure detected by watchdog at work sequence id: {} PG status: "
+                      "last enqueued work: {}, last completed work: {}",
+                      group, number, enqueued, completed));
   }
   /// The lines of a rank that waits in its last call.
   void waits(int32_t rank, int64_t number, std::string_view group = kDefault, std::string_view op = "ALLREDUCE",
@@ -46,11 +55,11 @@ struct WatchdogOutput {
     state(rank, number, number, number - 1, group);
   }
   void asked(int32_t rank, int64_t enqueued, int64_t completed, std::string_view group = kDefault) {
-    say(rank,
-        fmt::format("[PG ID 0 PG GUID {} Rank 0] Received a dump signal due to a collective timeout from rank 0 and "
-                    "we will try our best to dump the debug info. Last enqueued NCCL work: {}, last completed NCCL "
-                    "work: {}.",
-                    group, enqueued, completed));
+    print(rank,
+          fmt::format("[PG ID 0 PG GUID {} Rank 0] Received a dump signal due to a collective timeout from rank 0 and "
+                      "we will try our best to dump the debug info. Last enqueued NCCL work: {}, last completed NCCL "
+                      "work: {}.",
+                      group, enqueued, completed));
   }
 
   [[nodiscard]] Report explained() const {
@@ -218,6 +227,91 @@ TEST(Watchdog, WhereNoRankIsBehindNoneIsBlamed) {
   EXPECT_EQ(finding.cause, Cause::kUnknown);
   EXPECT_FALSE(finding.culprit);
   expect_golden_text("watchdog: all wait", finding);
+}
+
+TEST(Watchdog, NumbersOfBeforeTheTimeoutBlameNobody) {
+  WatchdogOutput output;  // as on an H200: a barrier on rank 0 alone
+  output.waits(0, 231);
+  output.asked(0, 231, 230);
+  output.later(9'000);
+  output.waits(1, 244);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_FALSE(finding.culprit);
+  expect_golden_text("watchdog: older numbers", finding);
+  WatchdogOutput at_once;
+  at_once.waits(0, 231);
+  at_once.waits(1, 244);
+  EXPECT_EQ(at_once.only().culprit->rank, 0);
+}
+
+TEST(Watchdog, ARankThatWasBehindBeforeTheTimeoutMayHaveBegunTheCallSince) {
+  for (const int64_t before_ms : {1'500, 9'000}) {
+    WatchdogOutput output;
+    output.asked(2, 4213, 4213);
+    output.later(before_ms);
+    output.waits(0, 4214);
+    output.waits(1, 4214);
+    const Finding finding = output.only();
+    const bool one_moment = before_ms == 1'500;
+    EXPECT_EQ(finding.cause, one_moment ? Cause::kMissingCollective : Cause::kUnknown);
+    EXPECT_EQ(finding.culprit.has_value(), one_moment);
+  }
+}
+
+TEST(Watchdog, OfTwoThatAreBehindTheOneWithNewNumbersIsLessCertain) {
+  WatchdogOutput output;
+  output.asked(3, 4213, 4213);
+  output.later(9'000);
+  for (const int rank : {0, 1}) {
+    output.waits(rank, 4214);
+  }
+  output.asked(2, 4213, 4213);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.culprit->rank, 2);
+  EXPECT_LE(finding.confidence, 0.3);
+  expect_golden_text("watchdog: one of two has older numbers", finding);
+}
+
+TEST(Watchdog, LinesWithoutATimeCompareWithNothing) {
+  WatchdogOutput output;
+  output.say(0,
+             "[PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 4214 PG "
+             "status: last enqueued work: 4214, last completed work: 4213");
+  output.asked(1, 4213, 4213);
+  EXPECT_EQ(output.only().cause, Cause::kUnknown);
+  EXPECT_FALSE(output.only().culprit);
+  WatchdogOutput stuck;
+  stuck.say(0,
+            "[PG ID 0 PG GUID 0(default_pg) Rank 0]  failure detected by watchdog at work sequence id: 4213 PG "
+            "status: last enqueued work: 4213, last completed work: 4212");
+  stuck.waits(1, 4214);
+  EXPECT_EQ(stuck.only().cause, Cause::kUnknown);
+  EXPECT_FALSE(stuck.only().culprit);
+  expect_golden_text("watchdog: no times", stuck.only());
+}
+
+TEST(Watchdog, AnExceptionRepeatsNumbersOfBefore) {
+  WatchdogOutput output;
+  output.waits(0, 4213);
+  output.later(9'000);
+  output.waits(1, 4214);
+  output.print(0,
+               "[PG ID 0 PG GUID 0(default_pg) Rank 0] Process group watchdog thread terminated with exception: "
+               "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4213, OpType=ALLREDUCE, "
+               "NumelIn=1000, NumelOut=1000, Timeout(ms)=600000) ran for 600029 milliseconds before timing out.");
+  EXPECT_FALSE(output.only().culprit);
+}
+
+TEST(Watchdog, ARankThatAnsweredThatTheCallHadEnded) {
+  WatchdogOutput output;
+  output.waits(0, 231);
+  output.asked(1, 244, 243);
+  output.asked(2, 244, 243);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_EQ(finding.culprit->rank, 0);
+  expect_golden_text("watchdog: ended elsewhere", finding);
 }
 
 TEST(Watchdog, CallsBetweenSomeRanksAreNotCompared) {

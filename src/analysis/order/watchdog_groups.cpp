@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analysis/order/watchdog_groups.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "model/events/imported/watchdog_report.h"
@@ -21,6 +22,49 @@ void note_line(const LogLine& row, WatchdogState& state) {
   state.text = row.text;
 }
 
+/// Kept for the comparison: a rank prints a few lines per timeout.
+constexpr size_t kMostStatements = 256;
+
+/// The counters of a process only rise: lower ones are those of the job's next attempt, in the same log.
+void add_statement(const LogLine& row, const WatchdogReport& report, WatchdogState& state) {
+  const auto said_ns = report.repeats ? std::nullopt : time_in_watchdog_line(row.text, row.timestamp_ns);
+  const bool known = state.waits_in || state.enqueued || state.completed;
+  if (report.repeats && known) {
+    return;
+  }
+  const bool older = said_ns && state.said_ns && *said_ns < *state.said_ns;  // of another file, read later
+  if (!older && report.enqueued && state.enqueued && *report.enqueued < *state.enqueued) {
+    state.statements.clear();
+  }
+  if (state.statements.size() < kMostStatements) {
+    state.statements.push_back({said_ns, report.waits_in, report.completed});
+  }
+  if (older) {
+    return;
+  }
+  note_line(row, state);
+  state.said_ns = said_ns;
+  state.waits_in = report.waits_in ? report.waits_in : state.waits_in;
+  state.enqueued = report.enqueued ? report.enqueued : state.enqueued;
+  state.completed = report.completed ? report.completed : state.completed;
+  const bool of_before =
+      state.waits_in && state.enqueued && *state.enqueued < *state.waits_in;  // in an earlier attempt
+  const bool ended = state.waits_in && state.completed && *state.completed >= *state.waits_in;
+  if (of_before || ended) {
+    state.waits_in.reset();
+  }
+}
+
+std::optional<int64_t> earliest(const std::vector<WatchdogStatement>& statements, auto&& says) {
+  std::optional<int64_t> first_ns;
+  for (const WatchdogStatement& one : statements) {
+    if (one.said_ns && says(one)) {
+      first_ns = std::min(first_ns.value_or(*one.said_ns), *one.said_ns);
+    }
+  }
+  return first_ns;
+}
+
 void add_caught(const Caught& caught, WatchdogState& state) {
   state.op = caught.report.op;
   state.elements = caught.report.elements;
@@ -39,19 +83,15 @@ class Reader {
     }
     if (report->group.empty()) {
       const auto key = std::pair(*row.rank, report->waits_in.value_or(-1));
+      if (report->repeats && caught_.contains(key)) {
+        return;
+      }
       caught_.insert_or_assign(key, Caught{row, {}});
       Caught& kept = caught_.at(key);
       kept.report = *read_watchdog_report(kept.row.text);  // its views are into the row that is kept
       return;
     }
-    WatchdogState& state = groups_[std::string(report->group)][*row.rank];
-    note_line(row, state);
-    state.waits_in = report->asked ? state.waits_in : report->waits_in;
-    state.enqueued = report->enqueued ? report->enqueued : state.enqueued;
-    state.completed = report->completed ? report->completed : state.completed;
-    if (state.waits_in && state.enqueued && *state.enqueued < *state.waits_in) {
-      state.waits_in.reset();  // in an earlier attempt of the job, which one log has as well
-    }
+    add_statement(row, *report, groups_[std::string(report->group)][*row.rank]);
   }
 
   WatchdogLogs finish() {
@@ -98,6 +138,9 @@ class Reader {
     }
     state.waits_in = number;
     note_line(caught.row, state);
+    state.said_ns = time_in_watchdog_line(caught.row.text, caught.row.timestamp_ns);
+    state.said_ns = caught.report.repeats ? std::nullopt : state.said_ns;
+    state.statements.push_back({state.said_ns, number, caught.report.completed});
     add_caught(caught, state);
   }
 
@@ -116,6 +159,16 @@ class Reader {
 };
 
 }  // namespace
+
+std::optional<int64_t> WatchdogState::waited_since_ns(int64_t call) const {
+  return earliest(statements, [&](const WatchdogStatement& one) { return one.waits_in && *one.waits_in >= call; });
+}
+
+std::optional<int64_t> WatchdogState::ended_since_ns(int64_t call) const {
+  return earliest(statements, [&](const WatchdogStatement& one) {
+    return (one.waits_in && *one.waits_in > call) || (one.completed && *one.completed >= call);
+  });
+}
 
 Result<WatchdogLogs> read_watchdog_logs(EventSource& source) {
   Reader reader;

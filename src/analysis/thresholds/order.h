@@ -19,6 +19,10 @@ inline constexpr int64_t kMostUnprovenCallsAhead = 4;
 inline constexpr int64_t kSilentNs = kNsPerSecond;
 /// ... and for this many times the longest time between two calls of the others.
 inline constexpr int64_t kLongestPauses = 4;
+/// PyTorch's watchdog asks for the state of all ranks when it reports a timeout, and each looks for that once a second
+/// (TORCH_NCCL_COORD_CHECK_MILSEC, 1000 ms): numbers that a rank printed up to this long before the report are of the
+/// same moment. As much again is left for the clocks of hosts.
+inline constexpr int64_t kStatementsApartNs = 2 * kNsPerSecond;
 /// The rank left its communicator although others are in a later call.
 inline constexpr double kLeftConfidence = 0.9;
 /// The call before ended, so that the rank is outside, as in a Flight Recorder dump.

@@ -52,6 +52,9 @@ Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, std::sp
   std::vector<std::string> summary;
   std::vector<std::string> notes = inputs.notes;
   notes.insert(notes.end(), sorted.notes.begin(), sorted.notes.end());
+  for (const std::string& path : sorted.unknown) {
+    notes.push_back(fmt::format("left out: {}", no_evidence_in(path)));
+  }
   const import::Note add_note = [&](const std::string& note) { notes.push_back(note); };
   const Status answered = import_answers(answers, sink, add_note, summary);
   const Status imported = answered ? import_inputs(sorted, sink, add_note, privacy.commands(), {}, summary) : answered;
@@ -72,9 +75,9 @@ Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, std::sp
   for (const std::string& line : summary) {
     console.note(fmt::format("{}: {}", out, line));
   }
-  if (!sorted.recordings.empty()) {
+  if (const size_t recordings = sorted.recordings.size() - sorted.unknown.size(); recordings > 0) {
     console.note(fmt::format("not read: {}, which explain takes beside this one",
-                             count_of(static_cast<int64_t>(sorted.recordings.size()), "recording")));
+                             count_of(static_cast<int64_t>(recordings), "recording")));
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #include "cli/evidence/inputs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -130,6 +131,9 @@ SortedInputs sort_inputs(const Inputs& inputs) {
         case import::Format::kUnknown:
           if (named) {
             sorted.recordings.push_back(path);  // whose reader says what is wrong with it
+            if (formats) {
+              sorted.unknown.push_back(path);
+            }
           } else {
             ++sorted.skipped;
           }
@@ -147,6 +151,15 @@ SortedInputs sort_inputs(const Inputs& inputs) {
     sort(path, false);
   }
   return sorted;
+}
+
+std::string no_evidence_in(const std::string& path) {
+  std::vector<std::string_view> tried;
+  for (const import::Reader& reader : import::readers()) {
+    tried.push_back(import::name_of(reader.format));
+  }
+  tried.push_back(import::name_of(import::Format::kProfilerFile));
+  return fmt::format("{}: nothing in it is of a format that import reads; tried: {}", path, fmt::join(tried, ", "));
 }
 
 Status leave_out_recorded(EventSource& recordings, SortedInputs& inputs, std::vector<std::string>& notes) {

@@ -32,7 +32,9 @@ struct SortedInputs {
   std::vector<std::string> recordings;  // that can be opened, and all named files of which the format is not known
   std::vector<std::string> profiler_files;
   std::map<import::Format, std::vector<std::string>> evidence;  // of the formats that import::readers() read
-  size_t skipped = 0;                                           // found files of other formats
+  std::vector<std::string>
+      unknown;                     // named files that can be read and have no known format: among `recordings` as well
+  size_t skipped = 0;              // found files of other formats
   size_t unreadable = 0;           // found recordings that can't be opened, SQLite files of others among them
   std::vector<std::string> notes;  // why
   std::optional<Error> unreadable_recording;  // the first
@@ -42,6 +44,9 @@ struct SortedInputs {
 };
 
 SortedInputs sort_inputs(const Inputs& inputs);
+
+/// "job.log: no line of a format that import reads (NCCL log, ...), ...": for a file without evidence.
+std::string no_evidence_in(const std::string& path);
 
 /// Leaves out the profiler files if they are of hosts that the recordings show as well, as in the folder of a run: an
 /// agent that ran there has put their content into its recording.

@@ -71,6 +71,12 @@ class ImportSubcommand final : public Subcommand {
       ST_TRY(record_evidence(inputs, sorted, answers, out_, privacy_, console));
       return kExitDone;
     }
+    if (!sorted.unknown.empty() && sorted.profiler_files.empty()) {
+      return fail(
+          no_evidence_in(sorted.unknown.front()),
+          "docs/import.md has what each format shows, and how a job is made to print it (such as NCCL_DEBUG=INFO "
+          "with NCCL_DEBUG_SUBSYS=INIT,COLL)");
+    }
     if (Status recorded = record_profiler_files(files_, out_, privacy_, console); !recorded) {
       if (recorded.error().remedy.empty()) {
         recorded.error().remedy = "give profiler files: after `stalltrace run` they are in DIR/profiler";

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "import/log_time.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {

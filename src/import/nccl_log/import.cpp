@@ -3,17 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "import/evidence.h"
-#include "import/log_time.h"
 #include "import/nccl_log/survey.h"
+#include "import/nccl_log/tracebacks.h"
 #include "model/events/imported/torch_report.h"
 #include "model/events/imported_evidence.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {
@@ -104,18 +107,34 @@ class Import {
       }
     }
     if (nodes_.empty()) {
-      nodes_.try_emplace("log");  // only a watchdog spoke
+      nameless_ = &nodes_.try_emplace("log").first->second;  // only PyTorch or Python spoke
     }
     std::set<NodeId> taken;
-    for (auto& [name, state] : nodes_) {
+    const auto name_node = [&](const std::string& name, NodeState& state) {
       state.row.name = name;
-      state.row.hostname = name;
       state.row.agent_version = "nccl_log";
       NodeId id = make_node_id(name, "nccl_log", newest_ns_);
       while (!taken.insert(id).second) {
         id = id % ((1U << kNodeIdBits) - 1) + 1;
       }
       state.row.node_id = id;
+    };
+    for (auto& [name, state] : nodes_) {
+      name_node(name, state);
+      state.row.hostname = name;
+    }
+    name_node("exceptions", own_nameless_);
+    find_processes();
+  }
+
+  /// The process of each rank that is one process only, for lines that name the rank alone.
+  void find_processes() {
+    for (const LoggedFile& file : survey_.files()) {
+      for (const LoggedProcess& process : file.processes) {
+        if (process.rank && !process.left_out) {
+          process_of_rank_[*process.rank] = &process;
+        }
+      }
     }
   }
 
@@ -142,6 +161,7 @@ class Import {
     }
     NodeState& node = node_of(file.processes.empty() ? std::string_view() : file.processes.front().host);
     node.used = true;
+    deliver_exceptions(file, node);
     node.losses["log:damaged_lines"] += file.damaged;
     node.losses["log:too_many_processes"] += file.refused;
     return {};
@@ -160,6 +180,10 @@ class Import {
   void take(LoggedFile& file, const Line& line, std::string& scratch) {
     const std::string_view raw = without_escapes(line.text, scratch);
     const LogText text = read_log_text(raw);
+    const auto time = [&] {
+      return time_of(file, line, raw, file.processes.empty() || file.processes.front().all_timed);
+    };
+    tracebacks_.take(line.number, raw, std::cref(time));
     const auto found =
         text.host.empty() ? file.index.end() : file.index.find(fmt::format("{}:{}", text.host, text.pid));
     if (found == file.index.end()) {
@@ -217,6 +241,59 @@ class Import {
     }
     speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, "[Rank ");
     add_line(node, file, line, time_ns, &speaker, kind, text);
+  }
+
+  /// The exceptions of a file whose rank is known; the others are counted.
+  void deliver_exceptions(const LoggedFile& file, NodeState& node) {
+    for (const LoggedException& exception : tracebacks_.finish()) {
+      std::optional<int32_t> rank = exception.rank;
+      if (!rank && !exception.labelled) {
+        rank = file.processes.empty()       ? rank_in_path(file.path)
+               : file.processes.size() == 1 ? file.processes.front().rank
+                                            : std::nullopt;
+      }
+      if (rank) {
+        deliver_exception(file, exception, *rank);
+      } else {
+        ++node.losses["log:exceptions_without_rank"];
+      }
+    }
+  }
+
+  void deliver_exception(const LoggedFile& file, const LoggedException& exception, int32_t rank) {
+    const auto known = process_of_rank_.find(rank);
+    NodeState& node = known == process_of_rank_.end() ? *nameless_ : node_of(known->second->host);
+    LoggedProcess process;
+    process.rank = rank;
+    process.pid = known == process_of_rank_.end() ? rank % 0x3fff'ffff + 1 : known->second->pid;
+    see(node, exception.time_ns);
+    if (known == process_of_rank_.end() && nameless_ranks_.insert(rank).second) {
+      Process row{.node_id = node.row.node_id, .pid = process.pid, .start_ns = exception.time_ns};
+      row.rank = rank;
+      row.rank_source = RankSource::kEnvironment;
+      sink_.accept(std::move(row));
+    }
+    const Line line{.number = exception.line};
+    if (exception.of_communication) {
+      add_line(node, file, line, exception.time_ns, &process, LogKind::kException, exception.last_line);
+      return;
+    }
+    add_line(node, file, line, exception.time_ns, &process, LogKind::kException, exception.header);
+    if (!exception.next_text.empty()) {
+      const Line next{.number = exception.next_line};
+      add_line(node, file, next, exception.next_ns, &process, LogKind::kException, exception.next_text);
+    }
+    PythonException row{.node_id = node.row.node_id, .timestamp_ns = exception.time_ns, .pid = process.pid};
+    row.tid = process.pid;
+    row.type = exception.type;
+    row.depth = exception.depth;
+    if (const std::string text = frames_to_text(exception.frames); !text.empty()) {
+      row.stack_id = static_cast<int64_t>(splitmix64_text(text) >> 1);  // ids are positive
+      if (stacks_.insert(row.stack_id).second) {
+        sink_.accept(Stack{row.stack_id, text});
+      }
+    }
+    sink_.accept(std::move(row));
   }
 
   void add_line(NodeState& node, const LoggedFile& file, const Line& line, int64_t time_ns,
@@ -380,21 +457,29 @@ class Import {
 
   void finish() {
     for (auto& [name, state] : nodes_) {
-      if (!state.used) {
-        continue;
-      }
-      ++summary_.nodes;
-      state.row.missing_evidence = kLacksDurations;
-      if (state.untimed) {
-        state.row.missing_evidence += fmt::format(" {}", kLacksTimes);
-      }
-      state.row.started_ns = std::min(state.first_ns, state.last_ns);
-      state.row.ended_ns = state.last_ns;
-      sink_.accept(state.row);
-      for (const auto& [source, count] : state.losses) {
-        if (count > 0) {
-          sink_.accept(Loss{state.row.node_id, source, count});
-        }
+      finish(state);
+    }
+    finish(own_nameless_);
+  }
+
+  void finish(NodeState& state) {
+    if (!state.used) {
+      return;
+    }
+    ++summary_.nodes;
+    state.row.missing_evidence = kLacksDurations;
+    if (&state == nameless_) {
+      state.row.missing_evidence += fmt::format(" {}", kLacksPids);
+    }
+    if (state.untimed) {
+      state.row.missing_evidence += fmt::format(" {}", kLacksTimes);
+    }
+    state.row.started_ns = std::min(state.first_ns, state.last_ns);
+    state.row.ended_ns = state.last_ns;
+    sink_.accept(state.row);
+    for (const auto& [source, count] : state.losses) {
+      if (count > 0) {
+        sink_.accept(Loss{state.row.node_id, source, count});
       }
     }
   }
@@ -407,6 +492,12 @@ class Import {
   uint64_t keep_ = 0;
   Summary summary_;
   std::map<std::string, NodeState, std::less<>> nodes_;
+  NodeState own_nameless_;
+  NodeState* nameless_ = &own_nameless_;  // of exceptions of ranks of which no process is known
+  std::set<int32_t> nameless_ranks_;
+  std::unordered_map<int32_t, const LoggedProcess*> process_of_rank_;
+  Tracebacks tracebacks_;
+  std::set<int64_t> stacks_;
   std::unordered_map<const LoggedComm*, Progress> progress_;
   std::unordered_map<const LoggedComm*, int64_t> first_call_ns_;
   std::unordered_map<const LoggedComm*, int64_t> set_up_ns_;

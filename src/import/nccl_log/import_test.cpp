@@ -281,6 +281,67 @@ TEST(NcclLog, ARankIsTheWatchdogsOwn) {
   EXPECT_EQ(rank_of("7: [E x] " + message), std::nullopt);
 }
 
+std::string traceback_lines(std::string_view label, std::string_view last = "ValueError: secret 17") {
+  return fmt::format(
+      "{0}Traceback (most recent call last):\n{0}  File \"/home/u/train.py\", line 42, in step\n{0}    f()\n{0}{1}\n",
+      label, last);
+}
+
+std::vector<PythonException> exceptions_of(MemorySource& source) {
+  std::vector<PythonException> rows;
+  EXPECT_TRUE(source.python_exceptions({}, [&](const PythonException& row) { rows.push_back(row); }));
+  return rows;
+}
+
+TEST(NcclLog, ATracebackIsAnExceptionOfItsProcess) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", set_up_lines(0) + set_up_lines(1) + traceback_lines("[rank1]: "))});
+  const std::vector<PythonException> rows = exceptions_of(got->source);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].type, "ValueError");
+  EXPECT_EQ(rows[0].pid, 101);
+  EXPECT_EQ(rows[0].tid, 101);
+  EXPECT_EQ(rows[0].depth, 1);
+  const std::vector<Stack> stacks = got->source.stacks().value();
+  ASSERT_EQ(stacks.size(), 1U);
+  EXPECT_EQ(stacks[0].stack_id, rows[0].stack_id);
+  EXPECT_EQ(stacks[0].frames, "step (/home/u/train.py:42)");
+  const std::vector<LogLine> lines = lines_of(got->source, LogKind::kException);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].rank, 1);
+  EXPECT_EQ(lines[0].line, 5);
+  EXPECT_EQ(lines[0].text, "[rank1]: Traceback (most recent call last):");  // the message may hold data
+}
+
+TEST(NcclLog, ATracebackOfARankWithoutAProcess) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", traceback_lines("[rank1]: ")),
+                         folder.write("b.log", traceback_lines("[rank0]: ", "torch.distributed.DistBackendError: x"))});
+  const std::vector<PythonException> rows = exceptions_of(got->source);
+  ASSERT_EQ(rows.size(), 1U);
+  const std::vector<Node> nodes = got->source.nodes().value();
+  ASSERT_EQ(nodes.size(), 1U);
+  EXPECT_TRUE(lacks(nodes[0], kLacksPids));
+  std::map<int32_t, int32_t> ranks;
+  for (const Process& process : got->source.processes().value()) {
+    ranks[process.pid] = process.rank.value();
+  }
+  EXPECT_EQ(ranks[rows[0].pid], 1);
+  EXPECT_EQ(lines_of(got->source, LogKind::kException).size(), 2U);
+  EXPECT_EQ(detect(folder.path() + "/a.log"), std::vector{Format::kNcclLog});
+}
+
+TEST(NcclLog, AnExceptionOfAnUnknownRankIsCounted) {
+  EvidenceFolder folder;
+  const auto got = read({folder.write("a.log", set_up_lines(0) + set_up_lines(1) + traceback_lines(""))});
+  EXPECT_TRUE(exceptions_of(got->source).empty());
+  const std::vector<Loss> losses = got->source.losses().value();
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].source, "log:exceptions_without_rank");
+  const auto alone = read({folder.write("b.log", set_up_lines(3) + traceback_lines(""))});
+  EXPECT_EQ(exceptions_of(alone->source).size(), 1U);  // the file is one process's
+}
+
 TEST(NcclLog, TransportsLeaveTheWatchdogItsRow) {
   EvidenceFolder folder;
   std::string text = set_up_lines(3);

@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "import/lines.h"
-#include "import/log_time.h"
 #include "import/testing/evidence_files.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "import/file_node.h"
-#include "import/log_time.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/text.h"
 #include "import/evidence.h"
 #include "import/file_node.h"
-#include "import/log_time.h"
 #include "import/nccl_ras/report.h"
 #include "import/read_files.h"
 #include "model/events/imported_evidence.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {

@@ -12,11 +12,11 @@
 #include "import/evidence.h"
 #include "import/file_node.h"
 #include "import/lines.h"
-#include "import/log_time.h"
 #include "import/nccl_tests/json_report.h"
 #include "import/nccl_tests/table.h"
 #include "import/read_files.h"
 #include "model/events/imported_evidence.h"
+#include "model/parse/log_time.h"
 
 namespace stalltrace::import {
 namespace {

@@ -6,8 +6,8 @@
 namespace stalltrace {
 namespace {
 
-constexpr std::array<std::string_view, 7> kLogKinds{"warning", "timeout", "interface", "transport",
-                                                    "version", "end",     "cut"};
+constexpr std::array<std::string_view, 8> kLogKinds{"warning", "timeout", "interface", "transport",
+                                                    "version", "end",     "cut",       "exception"};
 
 constexpr std::array<std::string_view, 6> kKernelMessageKinds{
     "other", "xid", "sxid", "pcie_corrected", "pcie_uncorrected", "out_of_memory"};

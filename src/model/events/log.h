@@ -18,10 +18,13 @@ enum class LogKind : uint8_t {
   kInterface,  // the network and interface that were chosen
   kTransport,  // how two ranks are connected: one line per channel and direction
   kVersion,
-  kEnd,  // the last line of the process
-  kCut,  // the same, but the end of the process's log is missing: its last line is incomplete
+  kEnd,        // the last line of the process
+  kCut,        // the same, but the end of the process's log is missing: its last line is incomplete
+  kException,  // Python's traceback of an exception that ended the process: its first line, and its exception is a row
+               // of PythonException; the next line of the rank that has a time; or the last line of one that says that
+               // a collective failed
 };
-/// "warning", "timeout", "interface", "transport", "version", "end", "cut"
+/// "warning", "timeout", "interface", "transport", "version", "end", "cut", "exception"
 std::string_view to_text(LogKind kind);
 std::optional<LogKind> log_kind_from_text(std::string_view text);
 

@@ -9,6 +9,33 @@ import pickle
 import struct
 import sys
 
+TRACEBACKS = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "/home/u/train.py", line 88, in <module>
+[default0]:[rank0]:[E505 10:10:03.4 ProcessGroupNCCL.cpp:6] [PG ID 0 PG GUID 0(default_pg) Rank 0] Received a dump signal due to a collective \
+timeout from  rank 2 and we will try our best to dump the debug info. Last enqueued NCCL work: 31, last completed NCCL work: 31.
+[rank1]:     main()
+[rank1]: ValueError: bad
+
+[rank1]: During handling of the above exception, another exception occurred:
+
+[rank1]: Traceback (most recent call last):
+[rank1]: torch.distributed.DistBackendError: NCCL error
+[default1]:Traceback (most recent call last):
+[default1]:  File "a.py", line 3, in f
+[default1]:KeyError: 'x'
+[rank2]:   + Exception Group Traceback (most recent call last):
+[rank2]:   |   File "a.py", line 5, in g
+[rank2]:   | ExceptionGroup: several (2 sub-exceptions)
+[rank2]:   +-+---------------- 1 ----------------
+[rank2]:     | ValueError: 1
+2026-05-05T10:00:01.5Z stdout F [rank3]: Traceback (most recent call last):
+2026-05-05T10:00:02.5Z stdout F [rank3]: RuntimeError: NCCL communicator was aborted on rank 3.  Original reason for failure was: [Rank 3] \
+Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31, OpType=ALLREDUCE)
+Exception in thread Thread-1 (pull):
+Traceback (most recent call last):
+OSError
+"""
+
 
 def call(rank, number, operation="AllReduce"):
     return (f"node{rank // 2}:{100 + rank}:{200 + rank} [{rank}] NCCL INFO {operation}: opCount {number:x} sendbuff 0x7f00 recvbuff 0x7f01 "
@@ -238,6 +265,7 @@ def main():
         "OpType=ALLREDUCE, TensorShape=[20, 10], TensorDtypes=Float, TensorDeviceTypes=x), but Rank 1 is running collective: "
         "CollectiveFingerPrint(SequenceNumber=8OpType=BARRIER).\n[rank1]: Parameters which did not receive grad for rank 1: fc2.weight, fc2.bias\n"
         "RuntimeError: [Rank 0]: Ranks 1, 2 failed to pass monitoredBarrier in 2000 ms\n")
+    (logs / "tracebacks").write_text(TRACEBACKS)
     for protocol in (2, 4):
         (dumps / f"pickle{protocol}").write_bytes(pickle.dumps(dump(), protocol=protocol))
     (dumps / "json").write_text(json.dumps(dump()))

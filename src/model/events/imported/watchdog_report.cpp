@@ -4,11 +4,15 @@
 #include <array>
 #include <charconv>
 
+#include "model/parse/log_time.h"
+
 namespace stalltrace {
 namespace {
 
 constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr std::string_view kCaught = "Watchdog caught collective operation timeout";
+constexpr std::array<std::string_view, 2> kRepeats{"thread terminated with exception: ",
+                                                   "Original reason for failure was: "};
 constexpr std::string_view kDumpSignal = "Received a dump signal due to a collective timeout from ";
 /// What stands before the number of the call that did not end.
 constexpr std::array<std::string_view, 4> kWaitsIn{
@@ -75,6 +79,9 @@ std::optional<WatchdogReport> read_watchdog_report(std::string_view line) {
   if (!caught && !report.asked && !report.waits_in) {
     return std::nullopt;
   }
+  for (const std::string_view repeats : kRepeats) {
+    report.repeats = report.repeats || line.find(repeats) != std::string_view::npos;
+  }
   report.enqueued = number_behind(line, kEnqueued);
   report.completed = number_behind(line, kCompleted);
   // PyTorch 2.3 printed memory that it had not set.
@@ -90,6 +97,19 @@ std::optional<WatchdogReport> read_watchdog_report(std::string_view line) {
     report.waited_ms = number_behind(line, " ran for ");
   }
   return report;
+}
+
+std::optional<int64_t> time_in_watchdog_line(std::string_view line, int64_t near_ns) {
+  const TimeHint hint{near_ns, true};
+  const size_t source = line.find(" ProcessGroupNCCL.cpp:");
+  const std::string_view head = line.substr(0, source);
+  const size_t bracket = source == std::string_view::npos ? source : head.rfind('[');
+  if (bracket != std::string_view::npos) {
+    if (const auto time_ns = find_time(head.substr(bracket + 1), hint)) {
+      return time_ns;
+    }
+  }
+  return find_time(head, hint);
 }
 
 }  // namespace stalltrace

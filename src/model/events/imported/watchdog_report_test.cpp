@@ -60,6 +60,31 @@ TEST(WatchdogReport, ARankThatWasAskedForItsState) {
   EXPECT_EQ(report->completed, 33);
 }
 
+TEST(WatchdogReport, ATimeIsTheLoggersOrTheLaunchers) {
+  constexpr int64_t kTen = 1'777'975'200'000'000'000;  // 2026-05-05T10:00:00Z
+  constexpr int64_t kLater = kTen + int64_t{30} * 86'400'000'000'000;
+  EXPECT_EQ(time_in_watchdog_line("[rank2]:[E505 10:00:00.118859045 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID "
+                                  "0(default_pg) Rank 2] Received a dump signal",
+                                  kLater),
+            kTen + 118'859'045);
+  EXPECT_EQ(time_in_watchdog_line("2026-05-05T12:00:00Z [rank2]:[E505 10:00:00.5 ProcessGroupNCCL.cpp:1746] x", kLater),
+            kTen + 500'000'000);  // what the launcher wrote may have another offset
+  EXPECT_EQ(time_in_watchdog_line("2026-05-05T10:00:00Z [E ProcessGroupNCCL.cpp:737] [Rank 3] x", kLater), kTen);
+  EXPECT_EQ(time_in_watchdog_line("[E ProcessGroupNCCL.cpp:737] [Rank 3] Watchdog caught", kLater), std::nullopt);
+  EXPECT_EQ(time_in_watchdog_line("", kLater), std::nullopt);
+}
+
+TEST(WatchdogReport, AnExceptionRepeatsAnEarlierLine) {
+  const auto repeats = [](std::string_view line) { return read_watchdog_report(line).value().repeats; };
+  EXPECT_TRUE(
+      repeats("[PG 0 (default_pg) Rank 13] Process group watchdog thread terminated with exception: [Rank 13] "
+              "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2070, OpType=REDUCE)"));
+  EXPECT_TRUE(
+      repeats("NCCL communicator was aborted on rank 3.  Original reason for failure was: [Rank 3] Watchdog "
+              "caught collective operation timeout: WorkNCCL(SeqNum=56693, OpType=BROADCAST)"));
+  EXPECT_FALSE(repeats("[Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=56693)"));
+}
+
 TEST(WatchdogReport, NumbersThatCanNotBeAreNone) {
   const auto unset = read_watchdog_report(
       "[PG 0 Rank 2] Timeout at NCCL work: 1, last enqueued NCCL work: 1, last completed NCCL work: "

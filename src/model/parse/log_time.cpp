@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "import/log_time.h"
+#include "model/parse/log_time.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 
-namespace stalltrace::import {
+namespace stalltrace {
 namespace {
 
 constexpr int64_t kNsPerDay = int64_t{86'400} * kNsPerSecond;
@@ -96,7 +96,7 @@ std::optional<int64_t> day_before(std::string_view text, size_t clock, const Tim
 }
 
 /// ".123456789" or ",123" at `at`, which it passes.
-int64_t fraction_ns(std::string_view text, size_t& at) {
+int64_t take_fraction_ns(std::string_view text, size_t& at) {
   if (at + 1 >= text.size() || (text[at] != '.' && text[at] != ',') || !is_digit(text[at + 1])) {
     return 0;
   }
@@ -143,11 +143,11 @@ std::optional<int64_t> find_time(std::string_view text, const TimeHint& hint) {
       continue;
     }
     size_t at = colon + 6;
-    const int64_t fraction = fraction_ns(text, at);
+    const int64_t fraction = take_fraction_ns(text, at);
     const int64_t clock_ns = (int64_t{hours} * 3600 + int64_t{minutes} * 60 + seconds) * kNsPerSecond + fraction;
     return *day * kNsPerDay + clock_ns - offset_ns(text, at);
   }
   return std::nullopt;
 }
 
-}  // namespace stalltrace::import
+}  // namespace stalltrace

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-namespace stalltrace::import {
+namespace stalltrace {
 
 /// The first time in the text, in UTC ns: "2026-05-05T10:00:00.123456789Z" (also with an offset, a blank for the T, a
 /// comma for the point, slashes), "E0505 10:00:00.123456" (glog), "10:00:00.123" and "May  5 10:00:00". What it leaves
@@ -17,4 +17,4 @@ struct TimeHint {
 };
 std::optional<int64_t> find_time(std::string_view text, const TimeHint& hint);
 
-}  // namespace stalltrace::import
+}  // namespace stalltrace
