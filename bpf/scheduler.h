@@ -5,7 +5,6 @@
 #define STALLTRACE_SCHEDULER_H
 
 #include "threads.h"
-#include "walk_pause.h"
 
 /* include/linux/sched.h */
 #define TASK_DEAD_BIT 0x80
@@ -233,11 +232,7 @@ int BPF_PROG(sched_switch, bool preempt, struct task_struct* prev, struct task_s
 SEC("iter/task")
 int list_threads(struct bpf_iter__task* ctx) {
   struct task_struct* task = ctx->task;
-  if (!task) {
-    return 0;
-  }
-  ST_PAUSE_WALK(ctx, st_thread_listing);
-  struct st_process* process = process_of(task, task->tgid);
+  struct st_process* process = task ? process_of(task, task->tgid) : NULL;
   if (!process) {
     return 0;
   }

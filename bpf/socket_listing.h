@@ -5,7 +5,6 @@
 #define STALLTRACE_SOCKET_LISTING_H
 
 #include "sockets.h"
-#include "walk_pause.h"
 
 /* include/uapi/linux/stat.h */
 #define S_IFMT 0170000
@@ -39,7 +38,6 @@ int list_sockets(struct bpf_iter__task_file* ctx) {
   if (!task || !file) {
     return 0;
   }
-  ST_PAUSE_WALK(ctx, st_socket_listing);
   if (config.walks_all_tasks && task->pid != task->tgid) {
     return 0;  // threads share their process's files: one visit is enough
   }

@@ -41,10 +41,6 @@ enum st_record_type {
   ST_RECORD_THREAD_LISTING,
 };
 
-/* What an iterator's reader reads at once: whole listings, about this many bytes. */
-#define ST_LISTINGS_BYTES 2048
-#define ST_LISTINGS_OF(type) (ST_LISTINGS_BYTES / sizeof(type) * sizeof(type))
-
 struct st_header {
   __u16 type; /* enum st_record_type */
   __u16 version;

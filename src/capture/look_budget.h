@@ -14,9 +14,6 @@ class LookBudget {
   /// Of the time, what looks at one user's processes may take: one part in so many.
   static constexpr int64_t kParts = 10;
 
-  /// `at_once_ns`: what a user that was not looked at for long may take before that counts.
-  explicit LookBudget(int64_t at_once_ns = 0) : at_once_ns_(at_once_ns) {}
-
   /// Whether it is time to look at this user's processes again.
   [[nodiscard]] bool is_due(uint32_t user, int64_t now_ns) const {
     const auto next = next_ns_.find(user);
@@ -26,13 +23,11 @@ class LookBudget {
     if (next_ns_.size() >= kMostUsers) {
       std::erase_if(next_ns_, [&](const auto& entry) { return entry.second <= ended_ns; });
     }
-    int64_t& next_ns = next_ns_.try_emplace(user, INT64_MIN).first->second;
-    next_ns = std::max(next_ns, began_ns - at_once_ns_ * kParts) + (ended_ns - began_ns) * kParts;
+    next_ns_[user] = began_ns + (ended_ns - began_ns) * kParts;
   }
 
  private:
   static constexpr size_t kMostUsers = 1024;
-  int64_t at_once_ns_;
   std::map<uint32_t, int64_t> next_ns_;  // CLOCK_MONOTONIC
 };
 

@@ -28,19 +28,15 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr int64_t kPollNs = 100 * kNsPerMs;          // the longest interval between reads of the rings
-constexpr int64_t kTurnNs = 10 * kNsPerMs;           // ... where looks wait for their users' turn
-constexpr int64_t kSliceNs = 5 * kNsPerMs;           // of looks of one kind, until the rings are read again
-constexpr int64_t kWatchNs = 25 * kNsPerMs;          // to begin to watch a process's threads
-constexpr int64_t kFirstLooksNs = 2 * kNsPerSecond;  // at the processes that there are at the start
-constexpr int64_t kSampleNs = 250 * kNsPerMs;        // sample interval of silent connections
-constexpr int64_t kFlushNs = 500 * kNsPerMs;         // write interval of events
+constexpr int64_t kPollNs = 100 * kNsPerMs;    // the longest interval between reads of the rings
+constexpr int64_t kSampleNs = 250 * kNsPerMs;  // sample interval of silent connections
+constexpr int64_t kFlushNs = 500 * kNsPerMs;   // write interval of events
 constexpr int64_t kProgressNs = kNsPerSecond;
 constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a fallback beside the mapping watch ...
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or the only way where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr size_t kMostNotes = 4096;
-constexpr int64_t kLastLooksNs = kNsPerSecond;    // at the end, at processes, sockets and threads
+constexpr int64_t kLastLooksNs = kNsPerSecond;    // at the end, at the processes of users whose look is not due
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
 
@@ -131,9 +127,7 @@ Status Tracer::begin() {
     report_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan(JobDiscovery::Again::kNone);
-  look_for_jobs(kFirstLooksNs);
   discovery_.wait_for_files();
-  look_for_jobs(kFirstLooksNs);
   discovery_.attach_usual_libraries();
   for (const std::string& library : options_.libraries) {
     ST_TRY(discovery_.attach_library(library));
@@ -155,7 +149,6 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   const uint32_t user = sharing_user(procfs_, pid).value_or(callers_user);
   starts_[pid] = procfs_.start_ticks(pid);
   if (!decoder_.admit(pid, user, monotonic_now_ns())) {
-    refused_[pid] = {library, mpi_world};
     return;
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
@@ -164,36 +157,12 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   }
   if (const Status status = kernel_->add_process(pid, process.cgroup_id); !status) {
     report_once(status.error().what);
-  } else if (discovery_.has_time(user)) {  // otherwise its threads wait for the next look at its user's
-    if (const Status watched = kernel_->watch_threads(pid, monotonic_now_ns() + kWatchNs); !watched) {
-      report_once(watched.error().what);
-    }
   }
   const auto environment = procfs_.environment(pid);
   const uint64_t key = environment ? job_key(process.job_id, *environment) : 0;
   decoder_.begin_process(std::move(process), library, {key, mpi_world});
   alive_.insert(pid);
-  socket_looks_.add(looked_at_with(pid), {TaskListing({pid}), true});
-}
-
-/// Processes whose users have room by now. Records of them from before are lost.
-void Tracer::follow_refused() {
-  std::vector<std::pair<pid_t, Refused>> again;
-  for (const auto& [pid, refused] : refused_) {
-    if (decoder_.may_admit(pid, monotonic_now_ns())) {
-      again.emplace_back(pid, refused);
-    }
-  }
-  const int64_t end_ns = monotonic_now_ns() + kSliceNs;
-  for (const auto& [pid, refused] : again) {
-    if (monotonic_now_ns() >= end_ns) {
-      return;
-    }
-    if (decoder_.may_admit(pid, monotonic_now_ns())) {  // the one before it may have taken the room
-      refused_.erase(pid);
-      begin_process(pid, refused.library, refused.mpi_world);
-    }
-  }
+  sample_sockets({pid}, 0);
 }
 
 /// A process that made a call before it was found by its mappings.
@@ -202,7 +171,7 @@ void Tracer::on_call(pid_t pid, uint32_t user) {
     return;  // not another one with the number of one that is not followed
   }
   caller_ = {pid, user};
-  discovery_.on_call(pid, user);
+  discovery_.on_call(pid);
 }
 
 void Tracer::end_processes(const std::vector<st_exit>& records) {
@@ -226,7 +195,6 @@ void Tracer::forget_process(pid_t pid) {
   discovery_.on_exit(pid);
   alive_.erase(pid);
   starts_.erase(pid);
-  refused_.erase(pid);
   some_ended_ = true;
 }
 
@@ -254,17 +222,12 @@ void Tracer::collect() {
     end_processes(ended);
   }
   if (mappings_) {
-    lost_mappings_ += mappings_->drain([this](pid_t pid, const MappedFile& file) { discovery_.on_mapping(pid, file); });
+    lost_mappings_ += mappings_->drain([&](pid_t pid, const MappedFile& file) {
+      discovery_.on_mapping(pid, file);
+      consume();  // reading a large file takes time, while the rings continue to fill
+    });
   }
   discovery_.advance();
-  discovery_.look(monotonic_now_ns() + kSliceNs);
-}
-
-/// Looks at processes for at most so long, while the rings continue to fill and are read.
-void Tracer::look_for_jobs(int64_t for_ns) {
-  for (const int64_t end_ns = monotonic_now_ns() + for_ns; discovery_.has_work() && monotonic_now_ns() < end_ns;) {
-    collect();
-  }
 }
 
 void Tracer::scan() {
@@ -274,65 +237,54 @@ void Tracer::scan() {
   if (std::exchange(some_ended_, false)) {
     kernel_->remove_sequences_of_the_gone();
   }
-  follow_refused();
 }
 
-/// Whose turn a look at a process is: its user's, or everybody's where each look walks all processes of the host.
-uint32_t Tracer::looked_at_with(pid_t pid) const { return kernel_->walks_all_tasks() ? 0 : decoder_.user_of(pid); }
+void Tracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns) {
+  const Status listed = kernel_->list_sockets(pids, static_cast<uint64_t>(idle_before_ns),
+                                              [this](const st_socket_listing& l) { decoder_.decode(l); });
+  if (!listed) {
+    report_once("connections from before tracing are unknown, silent ones are not sampled: " + listed.error().what);
+  }
+}
 
-std::map<uint32_t, std::set<pid_t>> Tracer::users_processes() const {
-  std::map<uint32_t, std::set<pid_t>> users;
+/// Whose processes it is time to look at; at the end the others too, after them.
+Tracer::Looks Tracer::due_looks(const LookBudget& budget, bool last) const {
+  Looks looks;
+  const int64_t now_ns = monotonic_now_ns();
   for (const pid_t pid : alive_) {
-    users[looked_at_with(pid)].insert(pid);
+    const uint32_t user = kernel_->walks_all_tasks() ? 0 : decoder_.user_of(pid);
+    if (budget.is_due(user, now_ns)) {
+      looks[{false, user}].insert(pid);
+    } else if (last) {
+      looks[{true, user}].insert(pid);
+    }
   }
-  return users;
+  return looks;
 }
 
-/// A user whose look before is not complete gets another one only at the end.
-void Tracer::sample_all_sockets(bool last) {
-  for (auto& [user, pids] : users_processes()) {
-    if (last || !socket_looks_.has(user)) {
-      socket_looks_.add(user, {TaskListing(std::move(pids)), false});
+void Tracer::sample_all_sockets(int64_t idle_before_ns, bool last) {
+  const int64_t end_ns = monotonic_now_ns() + kLastLooksNs;
+  for (const auto& [look, pids] : due_looks(socket_looks_, last)) {
+    const int64_t began_ns = monotonic_now_ns();
+    if (!look.early || began_ns < end_ns) {
+      sample_sockets(pids, idle_before_ns);
+      socket_looks_.looked(look.user, began_ns, monotonic_now_ns());
     }
   }
 }
 
-void Tracer::look_at_sockets(int64_t end_ns, bool beyond_shares) {
-  using Whose = UserTurns<SocketLook>::Whose;
-  socket_looks_.work(
-      end_ns, monotonic_now_ns,
-      [&](uint32_t, SocketLook& look) {
-        const int64_t idle_before_ns = look.first ? 0 : monotonic_now_ns() - kIdleSpanNs;
-        const auto done = kernel_->list_sockets(look.listing, static_cast<uint64_t>(idle_before_ns), end_ns,
-                                                [this](const st_socket_listing& one) { decoder_.decode(one); });
-        if (!done) {
-          report_once("connections from before tracing are unknown, silent ones are not sampled: " + done.error().what);
-        }
-        return !done || *done;
-      },
-      beyond_shares ? Whose::kAll : Whose::kWhoHaveTime);
-}
-
-void Tracer::look_for_open_waits(uint64_t at_least_ns, bool last) {
-  for (auto& [user, pids] : users_processes()) {
-    if (last || !thread_looks_.has(user)) {
-      thread_looks_.add(user, {.listing = TaskListing(std::move(pids)), .at_least_ns = at_least_ns});
+void Tracer::deliver_open_waits(uint64_t at_least_ns, bool last) {
+  const int64_t end_ns = monotonic_now_ns() + kLastLooksNs;
+  for (const auto& [look, pids] : due_looks(thread_looks_, last)) {
+    const int64_t began_ns = monotonic_now_ns();
+    if (look.early && began_ns >= end_ns) {
+      continue;
     }
+    if (const Status delivered = open_waits_.deliver(look.user, pids, at_least_ns); !delivered) {
+      report_once("waits that have not ended are unknown: " + delivered.error().what);
+    }
+    thread_looks_.looked(look.user, began_ns, monotonic_now_ns());
   }
-}
-
-void Tracer::look_at_threads(int64_t end_ns, bool beyond_shares) {
-  using Whose = UserTurns<OpenWaits::Look>::Whose;
-  thread_looks_.work(
-      end_ns, monotonic_now_ns,
-      [&](uint32_t user, OpenWaits::Look& look) {
-        const auto done = open_waits_.deliver(user, look, end_ns);
-        if (!done) {
-          report_once("waits that have not ended are unknown: " + done.error().what);
-        }
-        return !done || *done;
-      },
-      beyond_shares ? Whose::kAll : Whose::kWhoHaveTime);
 }
 
 void Tracer::deliver_drops() {
@@ -355,10 +307,6 @@ void Tracer::deliver_losses() {
     sink_.accept(Loss{node_.node_id, users_loss(kShareNames[loss.source], loss.user), loss.count});
   }
   decoder_.deliver_losses();
-  for (const auto& [user, count] : discovery_.lost_mappings()) {
-    lost_ += count;
-    sink_.accept(Loss{node_.node_id, users_loss("share:mappings", user), count});
-  }
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
   }
@@ -377,13 +325,8 @@ void Tracer::watch_descriptors() {
 }
 
 void Tracer::deliver_rest() {
-  look_for_jobs(kLastLooksNs);
-  sample_all_sockets(true);
-  look_for_open_waits(kOpenWaitNs, true);
-  for (const bool beyond_shares : {false, true}) {  // last those whose users have had their share of the time
-    look_at_sockets(monotonic_now_ns() + kLastLooksNs / 2, beyond_shares);
-    look_at_threads(monotonic_now_ns() + kLastLooksNs / 2, beyond_shares);
-  }
+  sample_all_sockets(monotonic_now_ns(), true);
+  deliver_open_waits(kOpenWaitNs, true);
   collect();
   end_processes(decoder_.take_exits());
   decoder_.finish(monotonic_now_ns());
@@ -402,8 +345,8 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
          return Status{};
        }},
       {"sample sockets", kSampleNs,
-       [this](int64_t) {
-         sample_all_sockets(false);
+       [this](int64_t now_ns) {
+         sample_all_sockets(now_ns - kIdleSpanNs, false);
          return Status{};
        }},
       {"flush", kFlushNs,
@@ -414,7 +357,7 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
        }},
       {"sample host", kProgressNs,
        [this](int64_t now_ns) {
-         look_for_open_waits(kLongWaitNs, false);
+         deliver_open_waits(kLongWaitNs, false);
          host_.sample(now_ns + node_.clock_offset_ns, alive_);
          deliver_losses();
          watch_descriptors();
@@ -441,14 +384,6 @@ void Tracer::give_up_privileges() {
   }
 }
 
-/// Until there is something to do, if no descriptor says so before.
-int Tracer::wait_ms() const {
-  const int64_t now_ns = monotonic_now_ns();
-  const bool due = discovery_.has_work() || socket_looks_.is_due(now_ns) || thread_looks_.is_due(now_ns);
-  const bool waits = !discovery_.is_idle() || !socket_looks_.empty() || !thread_looks_.empty();
-  return static_cast<int>((due ? 0 : waits ? kTurnNs : kPollNs) / kNsPerMs);
-}
-
 Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) {
   yield_to_the_job();
   std::vector<pollfd> waits;
@@ -469,7 +404,7 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
   PeriodicTasks tasks(periodic_tasks(started_ns, flush, progress), started_ns);
   for (bool stopping = false; !stopping;) {
     waits.back().fd = python_stacks_.descriptor();  // usually -1, which poll ignores
-    if (::poll(waits.data(), waits.size(), wait_ms()) < 0 && errno != EINTR) {
+    if (::poll(waits.data(), waits.size(), kPollNs / kNsPerMs) < 0 && errno != EINTR) {
       return fail_errno("wait for events", errno);
     }
     const int64_t now_ns = monotonic_now_ns();
@@ -479,8 +414,6 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
     collect();
     python_stacks_.update([this] { return decoder_.standings(); }, now_ns);
     ST_TRY(tasks.run_due(now_ns));
-    look_at_sockets(monotonic_now_ns() + kSliceNs, false);
-    look_at_threads(monotonic_now_ns() + kSliceNs, false);
   }
   deliver_rest();
   return flush();

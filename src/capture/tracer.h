@@ -23,9 +23,9 @@
 #include "capture/host/host_sampler.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_options.h"
+#include "capture/look_budget.h"
 #include "capture/periodic_tasks.h"
 #include "capture/python/python_stacks.h"
-#include "capture/user_turns.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -93,28 +93,23 @@ class Tracer {
   void end_processes(const std::vector<st_exit>& records);
   void lost_exit(pid_t pid);
   void forget_process(pid_t pid);
-  /// A look at the sockets of a user's processes.
-  struct SocketLook {
-    TaskListing listing;
-    bool first = false;  // at a new process: silent spans do not end
+  /// A reading of the processes of one user.
+  struct Look {
+    bool early = false;
+    uint32_t user = 0;
+    auto operator<=>(const Look&) const = default;
   };
-  [[nodiscard]] uint32_t looked_at_with(pid_t pid) const;
-  [[nodiscard]] std::map<uint32_t, std::set<pid_t>> users_processes() const;
-  void sample_all_sockets(bool last);
-  void look_at_sockets(int64_t end_ns, bool beyond_shares);
-  void look_for_open_waits(uint64_t at_least_ns, bool last);
-  void look_at_threads(int64_t end_ns, bool beyond_shares);
-  [[nodiscard]] int wait_ms() const;
+  using Looks = std::map<Look, std::set<pid_t>>;
+  [[nodiscard]] Looks due_looks(const LookBudget& budget, bool last) const;
+  void sample_all_sockets(int64_t idle_before_ns, bool last);
   void collect();
-  void look_for_jobs(int64_t for_ns);
   void scan();
-  void follow_refused();
+  void sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns);
+  void deliver_open_waits(uint64_t at_least_ns, bool last);
   void deliver_drops();
   void deliver_losses();
   void watch_descriptors();
   void deliver_rest();
-
-  static constexpr size_t kMostLooksOfUser = 4096;  // at new processes, which have a share of their own
 
   TracerOptions options_;
   EventSink& sink_;
@@ -132,13 +127,8 @@ class Tracer {
   std::set<pid_t> alive_;
   std::map<pid_t, uint64_t> starts_;     // in clock ticks since boot; of those alive, and those that were not admitted
   std::pair<pid_t, uint32_t> caller_{};  // the latest of on_call(): it may be gone before it is looked at
-  struct Refused {
-    Library library = Library::kNccl;
-    uint64_t mpi_world = 0;
-  };
-  std::map<pid_t, Refused> refused_;  // not admitted yet: their users had too many
-  UserTurns<SocketLook> socket_looks_{kMostLooksOfUser, 0};
-  UserTurns<OpenWaits::Look> thread_looks_{kMostLooksOfUser, 0};
+  LookBudget socket_looks_;
+  LookBudget thread_looks_;
   bool consuming_ = false;
   bool some_ended_ = false;  // since the last scan
   bool ticks_are_ours_;      // /proc counts time from the same moment as the kernel side

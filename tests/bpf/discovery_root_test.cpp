@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Jobs are found wherever their library is, before tracing or during it, and by every way of attaching probes.
-#include <dlfcn.h>
 #include <glob.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +15,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "capture/decode/collective/unique_id.h"
-#include "capture/decode/user_shares.h"
 #include "capture/discover/mapping_watch.h"
 #include "capture/kernel/kernel.h"
 #include "support.h"
@@ -37,19 +30,6 @@ using testing::SizeIs;
 
 constexpr int kDiscoveryMs = 600;
 constexpr int kScanMs = 2500;  // until all processes are looked at again
-
-/// A connection of this process with itself.
-void tcp_pair(int (&pair)[2]) {
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  socklen_t size = sizeof address;
-  ::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), size);
-  ::listen(listener.get(), 1);
-  ::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &size);
-  pair[0] = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  ::connect(pair[0], reinterpret_cast<sockaddr*>(&address), size);
-  pair[1] = ::accept(listener.get(), nullptr, nullptr);
-}
 
 class DiscoveryRoot : public testing::Test {
  protected:
@@ -106,92 +86,6 @@ TEST_F(DiscoveryRoot, ManyMappingsAtOnceAreAllSeen) {
   });
   EXPECT_EQ(lost, 0U);
   EXPECT_EQ(seen, kMappings);
-}
-
-/// A user whose processes have hundreds of thousands of open files keeps nobody from the rings: a listing is made in
-/// steps.
-TEST_F(DiscoveryRoot, AListingOfManyFilesIsMadeInShortSteps) {
-  constexpr int kFiles = 200'000;
-  constexpr int kStep = 4096;  // files, bpf/walk_pause.h
-  constexpr int64_t kMostOfStepNs = 100 * kNsPerMs;
-  auto programs = BpfPrograms::load(kernel_options());
-  ASSERT_TRUE(programs) << programs.error().what;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit files{.rlim_cur = kFiles + 100, .rlim_max = kFiles + 100};
-    ::setrlimit(RLIMIT_NOFILE, &files);
-    const int none = ::open("/dev/null", O_RDONLY);
-    for (int i = 0; i < kFiles; ++i) {
-      ::fcntl(none, F_DUPFD, 0);
-    }
-    int pair[2];
-    tcp_pair(pair);  // behind all these files
-    ::raise(SIGSTOP);
-    ::_exit(0);
-  }
-  ::waitpid(child, nullptr, WUNTRACED);
-  ASSERT_TRUE((*programs)->add_process(child, 0));
-  TaskListing listing({child});
-  int steps = 0;
-  int sockets = 0;
-  int64_t longest_ns = 0;
-  for (bool done = false; !done; ++steps) {
-    const int64_t began_ns = monotonic_now_ns();
-    const auto step = (*programs)->list_sockets(listing, 0, began_ns, [&](const st_socket_listing&) { ++sockets; });
-    ASSERT_TRUE(step) << step.error().what;
-    longest_ns = std::max(longest_ns, monotonic_now_ns() - began_ns);
-    done = *step;
-  }
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  EXPECT_EQ(sockets, 2);
-  EXPECT_GE(steps, kFiles / kStep);
-  EXPECT_LT(longest_ns, kMostOfStepNs);
-}
-
-/// Too many processes of a user: those beyond its share are followed once others have ended.
-TEST_F(DiscoveryRoot, AProcessThatWasRefusedIsFollowedOnceThereIsRoom) {
-  const size_t most = UserShares::limits(UserShares::Kind::kProcess).of_user;
-  std::vector<pid_t> others;
-  int loaded[2];
-  ASSERT_EQ(::pipe2(loaded, O_CLOEXEC), 0);
-  for (size_t i = 0; i < most; ++i) {
-    others.push_back(::fork());
-    if (others.back() == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      ::dlopen(standin_library().c_str(), RTLD_NOW);
-      (void)!::write(loaded[1], "", 1);
-      ::pause();
-      ::_exit(0);
-    }
-  }
-  char byte = 0;
-  for (size_t i = 0; i < most; ++i) {
-    ASSERT_EQ(::read(loaded[0], &byte, 1), 1);
-  }
-  const auto end = [&](pid_t pid) {
-    ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
-  };
-  Trace trace(TracerOptions{});
-  trace.expect_loss("share:process:0");
-  Job job;
-  sleep_ms(kDiscoveryMs);
-  job.must("init 8 3");
-  job.must("all_reduce 171");
-  sleep_ms(kScanMs);
-  end(others.back());
-  others.pop_back();
-  sleep_ms(kScanMs);
-  job.must("all_reduce 172");
-  trace.stop();
-  for (const pid_t pid : others) {
-    end(pid);
-  }
-  ::close(loaded[0]);
-  ::close(loaded[1]);
-  EXPECT_TRUE(trace.calls(job.pid(), Operation::kAllReduce).size() == 1) << "the first call was refused";
-  trace.call(job.pid(), 172);
 }
 
 /// A file that was read is not read again for a while, and no longer than that.

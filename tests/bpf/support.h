@@ -83,16 +83,10 @@ class Trace {
       thread_.join();
       const auto losses = sink_.losses();
       for (const Loss& loss : *losses) {
-        if (loss.source == expected_loss_) {
-          continue;
-        }
         ADD_FAILURE() << "lost " << loss.count << " of " << loss.source;
       }
     }
   }
-
-  /// What stop() takes for no failure.
-  void expect_loss(std::string source) { expected_loss_ = std::move(source); }
 
   std::vector<Collective> calls(int32_t pid) {
     return of_process<Collective>(pid, [this](const auto& visit) { return sink_.collectives({}, visit); });
@@ -167,7 +161,6 @@ class Trace {
   }
 
   MemorySource sink_;
-  std::string expected_loss_;
   std::string notes_;
   std::unique_ptr<Tracer> tracer_;
   UniqueFd stop_;

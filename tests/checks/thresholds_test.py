@@ -36,8 +36,6 @@ PAGES = {
         "src/capture/python/late_watch.h",
         "src/capture/python/stack_reader.h",
         "src/blackbox/follow/follower.cpp",
-        "src/capture/discover/job_discovery.cpp",
-        "src/capture/tracer.cpp",
     ),
 }
 

@@ -272,7 +272,7 @@ class Strangers(Case):
 
     def test_processes_without_end(self):
         """H4, M12: each forked, with one call."""
-        lost = self.explained_beside("forks", steps=150, shared=("perf:mappings",))  # that queue has no shares (docs/security.md)
+        lost = self.explained_beside("forks", steps=150, shared=("perf:mappings",))  # the kernel's buffer has no shares (docs/security.md)
         self.assertGreater(sum(count for source, count in lost.items() if source.endswith(f":{NOBODY}")), 0, lost)
 
     def test_libraries_without_end(self):

@@ -20,15 +20,9 @@ class OpenWaits {
   /// All references must outlive the object.
   OpenWaits(BpfPrograms& kernel, const Node& node, EventSink& sink) : kernel_(kernel), node_(node), sink_(sink) {}
 
-  /// A look at the threads of a user's processes.
-  struct Look {
-    TaskListing listing;
-    uint64_t at_least_ns = 0;  // length of a wait
-    std::map<uint32_t, uint64_t> waiting = {};
-  };
-  /// Delivers waits that have lasted long enough, each wait once: until `until_ns` (CLOCK_MONOTONIC), by one step at
-  /// least. Returns whether the look is complete.
-  Result<bool> deliver(uint32_t user, Look& look, int64_t until_ns);
+  /// Delivers waits of the threads of `pids`, a user's processes, that have lasted at least `at_least_ns`, each wait
+  /// once.
+  Status deliver(uint32_t user, const std::set<pid_t>& pids, uint64_t at_least_ns);
 
  private:
   BpfPrograms& kernel_;

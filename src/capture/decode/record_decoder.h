@@ -54,8 +54,6 @@ class RecordDecoder {
   /// Whose process it is decides whose share it takes; false where that user has too many: it is not followed then, and
   /// none of its records is decoded.
   bool admit(pid_t pid, uint32_t user, int64_t now_ns) { return shares_.begin(pid, user, now_ns); }
-  /// Whether admit() would take a process now that it refused.
-  [[nodiscard]] bool may_admit(pid_t pid, int64_t now_ns) const { return shares_.may_follow(pid, now_ns); }
   /// A process that was admitted.
   void begin_process(Process process, Library library, CollectiveTracker::JobIdentity job);
   void end_process(const st_exit& record);

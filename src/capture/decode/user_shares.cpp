@@ -31,11 +31,6 @@ constexpr size_t kMostUnknown = 1024;  // processes
 
 constexpr size_t index(Kind kind) { return static_cast<size_t>(kind); }
 
-/// What one new row costs; 0: rows of this kind are not counted.
-constexpr int64_t row_time_ns(const UserShares::Limits& limits, int64_t now_ns) {
-  return limits.rows_at_once > 0 && now_ns > 0 ? kNsPerSecond / limits.rows_per_second : 0;
-}
-
 }  // namespace
 
 const UserShares::Limits& UserShares::limits(Kind kind) { return kLimits[index(kind)]; }
@@ -109,30 +104,19 @@ uint32_t UserShares::user_of(int32_t pid) const {
   return found == processes_.end() ? kUnknownUser : found->second.user;
 }
 
-bool UserShares::may_follow(int32_t pid, int64_t now_ns) const {
-  const auto process = processes_.find(pid);
-  const auto owner = process == processes_.end() ? users_.end() : users_.find(process->second.user);
-  return owner != users_.end() && !process->second.followed &&
-         fits(process->second, owner->second, Kind::kProcess, now_ns, 1);
-}
-
-bool UserShares::fits(const ProcessShare& process, const User& owner, Kind kind, int64_t now_ns, size_t count) {
-  const size_t at = index(kind);
-  const Limits& most = kLimits[at];
-  const int64_t row_ns = row_time_ns(most, now_ns);
-  return (most.of_process == 0 || process.held[at] + count <= most.of_process) &&
-         (most.of_user == 0 || owner.held[at] + count <= most.of_user) &&
-         (row_ns == 0 || owner.paid_until_ns[at] <= now_ns + row_ns * most.rows_at_once);
-}
-
 bool UserShares::take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count) {
   const size_t at = index(kind);
+  const Limits& most = kLimits[at];
   User& owner = user(process.user);
-  if (!fits(process, owner, kind, now_ns, count)) {
+  const int64_t row_ns = most.rows_at_once > 0 && now_ns > 0 ? kNsPerSecond / most.rows_per_second : 0;
+  const bool fits = (most.of_process == 0 || process.held[at] + count <= most.of_process) &&
+                    (most.of_user == 0 || owner.held[at] + count <= most.of_user) &&
+                    (row_ns == 0 || owner.paid_until_ns[at] <= now_ns + row_ns * most.rows_at_once);
+  if (!fits) {
     owner.lost[at] += count;
     return false;
   }
-  if (const int64_t row_ns = row_time_ns(kLimits[at], now_ns); row_ns != 0) {
+  if (row_ns != 0) {
     owner.paid_until_ns[at] = std::max(owner.paid_until_ns[at], now_ns) + row_ns;
   }
   process.held[at] += count;

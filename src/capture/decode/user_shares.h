@@ -41,8 +41,6 @@ class UserShares {
   /// The process is this user's, with all that it holds by now. False where the user has too many: it is not followed,
   /// is_followed() says so until end(). Times are CLOCK_MONOTONIC.
   bool begin(int32_t pid, uint32_t user, int64_t now_ns);
-  /// Whether begin() would have a process followed that it refused: there is room by now. Counts no loss.
-  [[nodiscard]] bool may_follow(int32_t pid, int64_t now_ns) const;
   /// All that it holds is given back.
   void end(int32_t pid);
   /// False only for a process that begin() refused.
@@ -75,7 +73,6 @@ class UserShares {
   };
   ProcessShare& process_of(int32_t pid);
   User& user(uint32_t number);
-  static bool fits(const ProcessShare& process, const User& owner, Kind kind, int64_t now_ns, size_t count);
   bool take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count);
 
   std::unordered_map<int32_t, ProcessShare> processes_;

@@ -92,34 +92,6 @@ TEST(UserShares, AUsersProcessesBeyondItsShareAreNotFollowed) {
   EXPECT_TRUE(shares.is_followed(most + 1));  // the next process of that number
 }
 
-TEST(UserShares, AProcessThatWasRefusedMayBeFollowedOnceThereIsRoom) {
-  UserShares shares;
-  const auto most = static_cast<int32_t>(UserShares::limits(Kind::kProcess).of_user);
-  for (int32_t pid = 1; pid <= most; ++pid) {
-    ASSERT_TRUE(shares.begin(pid, 1000, 1));
-  }
-  ASSERT_FALSE(shares.begin(most + 1, 1000, 1));
-  EXPECT_FALSE(shares.may_follow(most + 1, 1)) << "its user has as many as before";
-  EXPECT_FALSE(shares.may_follow(1, 1)) << "it is followed";
-  EXPECT_FALSE(shares.may_follow(most + 2, 1)) << "nothing is known of it";
-  shares.end(1);
-  EXPECT_TRUE(shares.may_follow(most + 1, 1));
-  EXPECT_TRUE(shares.begin(most + 1, 1000, 1));
-  EXPECT_TRUE(shares.is_followed(most + 1));
-  EXPECT_THAT(losses(shares), ElementsAre(Pair("share:process:1000", 1))) << "asking is no loss";
-}
-
-TEST(UserShares, ARefusedProcessWaitsForTheRateOfItsUser) {
-  UserShares shares;
-  const UserShares::Limits& limits = UserShares::limits(Kind::kProcess);
-  int32_t pid = 1;
-  while (shares.begin(pid, 1000, 1)) {
-    shares.end(pid++);
-  }
-  EXPECT_FALSE(shares.may_follow(pid, 1));
-  EXPECT_TRUE(shares.may_follow(pid, 1 + 2 * kNsPerSecond / limits.rows_per_second));
-}
-
 TEST(UserShares, WhatAProcessHeldBeforeItWasKnownIsItsUsers) {
   UserShares shares;
   const size_t most = UserShares::limits(Kind::kCommunicator).of_process;

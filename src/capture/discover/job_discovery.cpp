@@ -14,8 +14,6 @@
 
 #include "base/clock.h"
 #include "capture/discover/mpi_world.h"
-#include "capture/discover/sharing_user.h"
-#include "model/events/loss_sources.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -45,16 +43,6 @@ constexpr std::array kUsualLibraries{
     "/usr/local/lib/python3*/*-packages/nvidia/nccl/lib/libnccl.so.*",
     "/opt/*/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.*",
 };
-
-/// Mappings of one user that wait to be looked at: 40 ranks of PyTorch that load their libraries at once have fewer.
-constexpr size_t kMostMappingsOfUser = 16384;
-/// Looks at one user's processes before its share of the time counts: at hundreds of ranks of PyTorch.
-constexpr int64_t kLooksAtOnceNs = kNsPerSecond;
-/// How long a process is taken for the same user's.
-constexpr int64_t kUsersNs = 2 * kNsPerSecond;
-constexpr size_t kMostKnownUsers = 65536;
-/// Users whose numbers are in losses.
-constexpr size_t kMostUsers = 1024;
 
 /// RCCL exports NCCL's names; only its file name distinguishes it.
 Library library_of(const std::string& path) {
@@ -97,8 +85,7 @@ JobDiscovery::JobDiscovery(BpfPrograms& kernel, const Procfs& procfs, Scope scop
       job_found_(std::move(job_found)),
       job_gone_(std::move(job_gone)),
       note_(std::move(note)),
-      files_(procfs, std::move(trusted), [this](const std::string& text) { note_(text); }),
-      to_look_(kMostMappingsOfUser, kLooksAtOnceNs) {}
+      files_(procfs, std::move(trusted), [this](const std::string& text) { note_(text); }) {}
 
 bool JobDiscovery::in_scope(pid_t pid) const {
   if (pid == ::getpid() || (scope_.only_listed && !kernel_.is_listed(pid))) {
@@ -258,27 +245,6 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
   }
 }
 
-uint32_t JobDiscovery::user_of(pid_t pid) {
-  const int64_t now_ns = monotonic_now_ns();
-  if (now_ns - users_since_ns_ >= kUsersNs || users_.size() > kMostKnownUsers) {
-    users_.clear();
-    users_since_ns_ = now_ns;
-  }
-  const auto [known, fresh] = users_.try_emplace(pid, kUnknownUser);
-  if (fresh) {
-    known->second = sharing_user(procfs_, pid).value_or(kUnknownUser);
-  }
-  return known->second;
-}
-
-void JobDiscovery::add_to_look(pid_t pid, bool also_heirs) {
-  const auto [waiting, fresh] = to_consider_.try_emplace(pid, also_heirs);
-  waiting->second = waiting->second || also_heirs;
-  if (fresh) {
-    to_look_.add_always(user_of(pid), {.pid = pid});
-  }
-}
-
 void JobDiscovery::scan(Again again) {
   std::map<pid_t, uint64_t> now;
   for (const pid_t pid : procfs_.pids()) {
@@ -290,49 +256,20 @@ void JobDiscovery::scan(Again again) {
   for (const auto& [pid, start] : now) {
     const auto seen = scanned_.find(pid);
     const bool known = seen != scanned_.end() && seen->second == start;
-    if (!known || again == Again::kAll || (again == Again::kOthers && !jobs_.contains(pid))) {
-      add_to_look(pid, false);
+    const bool look = !known || again == Again::kAll || (again == Again::kOthers && !jobs_.contains(pid));
+    if (look && in_scope(pid) && !only_inherits(pid)) {
+      consider(pid, false);
     }
   }
   scanned_ = std::move(now);
   files_.forget();
 }
 
-void JobDiscovery::look(int64_t end_ns) {
-  to_look_.work(end_ns, monotonic_now_ns, [this](uint32_t, const ToLook& what) {
-    if (what.mapping) {
-      look_at_mapping(what.pid, *what.mapping);
-      return true;
-    }
-    const auto waiting = to_consider_.extract(what.pid);
-    const bool also_heirs = !waiting.empty() && waiting.mapped();
-    if (in_scope(what.pid) && (also_heirs || !only_inherits(what.pid))) {
-      consider(what.pid, false);
-    }
-    return true;
-  });
-}
-
-bool JobDiscovery::has_work() const { return to_look_.is_due(monotonic_now_ns()); }
-
-bool JobDiscovery::has_time(uint32_t user) const { return to_look_.has_time(user, monotonic_now_ns()); }
-
 bool JobDiscovery::only_inherits(pid_t pid) const {
   return procfs_.is_fork(pid) && jobs_.contains(procfs_.parent(pid));
 }
 
-void JobDiscovery::on_mapping(pid_t pid, MappedFile file) {
-  if (pid == ::getpid()) {
-    return;
-  }
-  const uint32_t user = user_of(pid);
-  if (!to_look_.add(user, {.pid = pid, .mapping = std::move(file)})) {
-    ++lost_mappings_[lost_mappings_.contains(user) || lost_mappings_.size() < kMostUsers ? user : kOtherUsers];
-    add_to_look(pid, true);
-  }
-}
-
-void JobDiscovery::look_at_mapping(pid_t pid, const MappedFile& file) {
+void JobDiscovery::on_mapping(pid_t pid, const MappedFile& file) {
   if (!in_scope(pid)) {
     return;
   }
@@ -350,43 +287,33 @@ void JobDiscovery::look_at_mapping(pid_t pid, const MappedFile& file) {
 }
 
 void JobDiscovery::advance() {
-  files_.advance([this](pid_t pid, const MappedFile& file) { to_look_.add_always(user_of(pid), {pid, file}); });
+  files_.advance([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); });
   const int64_t now_ns = monotonic_now_ns();
-  std::erase_if(again_, [&](const auto& entry) {
-    if (entry.second > now_ns) {
-      return false;
+  std::vector<pid_t> due;
+  for (const auto& [pid, again_ns] : again_) {
+    if (again_ns <= now_ns) {
+      due.push_back(pid);
     }
-    add_to_look(entry.first, true);
-    return true;
-  });
+  }
+  for (const pid_t pid : due) {
+    consider(pid, false);
+  }
 }
 
 void JobDiscovery::wait_for_files() {
-  files_.wait_for_files(
-      [this](pid_t pid, const MappedFile& file) {
-        to_look_.add_always(user_of(pid), {pid, file});
-      },
-      kNsPerSecond, 0);
+  files_.wait_for_files([this](pid_t pid, const MappedFile& file) { on_mapping(pid, file); }, kNsPerSecond, 0);
 }
 
-void JobDiscovery::on_call(pid_t pid, uint32_t user) {
+void JobDiscovery::on_call(pid_t pid) {
   if (const auto known = jobs_.find(pid); known != jobs_.end() && known->second != 0) {
     const uint64_t start = procfs_.start_ticks(pid);
     if (start != 0 && start != known->second) {
       job_gone_(pid);  // the kernel side has met a new process of that number
     }
   }
-  if (jobs_.contains(pid)) {
-    return;
-  }
-  const int64_t began_ns = monotonic_now_ns();
-  if (to_look_.has_time(user, began_ns)) {
+  if (!jobs_.contains(pid)) {
     consider(pid, true);
-  } else if (add_job(pid)) {  // its call is decoded next, what it maps can wait
-    job_found_(pid, Library::kNccl, 0);
-    add_to_look(pid, true);
   }
-  to_look_.charge(user, began_ns, monotonic_now_ns());
 }
 
 void JobDiscovery::on_exit(pid_t pid) {

@@ -15,7 +15,6 @@
 #include "base/untrusted/untrusted_file.h"
 #include "capture/discover/files/library_files.h"
 #include "capture/kernel/kernel.h"
-#include "capture/user_turns.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -53,26 +52,17 @@ class JobDiscovery {
     kOthers,  // processes that were not jobs at their first look
     kAll,     // jobs too, since they may have loaded a library that was not reported
   };
-  /// Lists the processes of the host: look() then looks at those that it has not seen, and again at some of the others.
+  /// Looks at every process of the host that it has not seen, and again at some of the others.
   void scan(Again again);
-  /// A process has mapped a file executable: look() looks at it. Where too many mappings of its user wait, the process
-  /// as a whole is looked at instead, and the loss is counted.
-  void on_mapping(pid_t pid, MappedFile file);
-  /// A process of this user made a traced call before its mappings were seen (a fork).
-  void on_call(pid_t pid, uint32_t user);
+  /// A process has mapped a file executable.
+  void on_mapping(pid_t pid, const MappedFile& file);
+  /// A process made a traced call before its mappings were seen (a fork).
+  void on_call(pid_t pid);
   void on_exit(pid_t pid);
 
   /// Continues with files that take time to read (not owned by root, or remote). Never waits.
   void advance();
-  /// Looks at processes and mappings that wait for that, until `end_ns` (CLOCK_MONOTONIC): users take turns, and each
-  /// has a share of the time.
-  void look(int64_t end_ns);
-  /// Whether look() would do anything now, and whether anything waits.
-  [[nodiscard]] bool has_work() const;
-  [[nodiscard]] bool is_idle() const { return to_look_.empty(); }
-  /// Whether this user has time left for more work of that kind.
-  [[nodiscard]] bool has_time(uint32_t user) const;
-  /// The same as advance(), but waits up to one second for files of this host.
+  /// The same, but waits up to one second for files of this host.
   void wait_for_files();
   /// Readable when advance() may have something to do.
   [[nodiscard]] std::vector<int> descriptors() const { return files_.descriptors(); }
@@ -80,8 +70,6 @@ class JobDiscovery {
   [[nodiscard]] size_t libraries() const { return attached_; }
   /// Libraries that were left out: counts by reason.
   [[nodiscard]] const std::map<std::string, uint64_t>& left_out() const { return files_.left_out(); }
-  /// Mappings that were not looked at for want of a share, by user.
-  [[nodiscard]] const std::map<uint32_t, uint64_t>& lost_mappings() const { return lost_mappings_; }
 
  private:
   using Found = LibraryFiles::Found;
@@ -94,9 +82,6 @@ class JobDiscovery {
   /// True for a child of a job that only has its parent's mappings, such as a data loader. It counts as a job once it
   /// makes a call.
   [[nodiscard]] bool only_inherits(pid_t pid) const;
-  [[nodiscard]] uint32_t user_of(pid_t pid);
-  void add_to_look(pid_t pid, bool also_heirs);
-  void look_at_mapping(pid_t pid, const MappedFile& file);
   bool add_job(pid_t pid);
   void find_gone(const std::map<pid_t, uint64_t>& now);
   /// `pid`: the process that maps the file; 0: none does.
@@ -114,16 +99,6 @@ class JobDiscovery {
   std::map<pid_t, uint64_t> jobs_;     // pid → start time, 0: it was gone when it was found
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, to detect a reused pid
   std::map<pid_t, int64_t> again_;     // processes to be considered again, and when (CLOCK_MONOTONIC)
-  /// A process to be considered, or only a mapping of it.
-  struct ToLook {
-    pid_t pid = 0;
-    std::optional<MappedFile> mapping = {};
-  };
-  UserTurns<ToLook> to_look_;
-  std::map<pid_t, bool> to_consider_;  // those in to_look_; true: also if it only inherits its parent's mappings
-  std::map<pid_t, uint32_t> users_;    // over some seconds
-  int64_t users_since_ns_ = 0;         // CLOCK_MONOTONIC
-  std::map<uint32_t, uint64_t> lost_mappings_;
   size_t attached_ = 0;
 };
 

@@ -126,9 +126,9 @@ uint64_t MappingWatch::drain(const Visitor& visit) {
     const uint64_t head = __atomic_load_n(&control->data_head, __ATOMIC_ACQUIRE);
     uint64_t tail = control->data_tail;
     const auto copy = [&](uint64_t from, size_t length, void* to) {  // a record may wrap around
-      const size_t first = std::min<size_t>(length, size - from % size);
-      std::memcpy(to, data + from % size, first);
-      std::memcpy(static_cast<std::byte*>(to) + first, data, length - first);
+      for (size_t i = 0; i < length; ++i) {
+        static_cast<std::byte*>(to)[i] = data[(from + i) % size];
+      }
     };
     while (tail < head) {
       perf_event_header header;

@@ -14,7 +14,6 @@
 #include <map>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/handle.h"
 #include "base/process/procfs.h"
@@ -50,29 +49,7 @@ bool is_running(pid_t pid) {
   return state != 'Z' && state != 'X';
 }
 
-/// Goes on with a walk until `until_ns`, by one step at least; true: it is at its end.
-template <typename Listing>
-Result<bool> walk_until(int64_t until_ns, TaskWalk<TaskIterator>& walk, const bpf_program* program, const char* what,
-                        const std::function<void(const Listing&)>& visit) {
-  for (;;) {
-    ST_ASSIGN(const bool done, walk_step(walk, program, what, visit));
-    if (done || monotonic_now_ns() >= until_ns) {
-      return done;
-    }
-  }
-}
-
 }  // namespace
-
-struct TaskListing::State {
-  TaskWalk<TaskIterator> walk;
-};
-
-TaskListing::TaskListing(std::set<pid_t> pids)
-    : state_(std::make_unique<State>(TaskWalk<TaskIterator>{.left = std::move(pids)})) {}
-TaskListing::~TaskListing() = default;
-TaskListing::TaskListing(TaskListing&&) noexcept = default;
-TaskListing& TaskListing::operator=(TaskListing&&) noexcept = default;
 
 struct BpfPrograms::Object {
   SkeletonHandle skeleton;
@@ -313,8 +290,9 @@ Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {
     }
     if (!is_running(pid)) {  // its end has been handled: the entry would be taken for the next process with that pid
       bpf_map_delete_elem(map, &number);
+      return {};
     }
-    return {};
+    return watch_threads(pid);
   }
   const UniqueFd process_fd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process_fd) {
@@ -332,30 +310,25 @@ Status BpfPrograms::add_process(pid_t pid, uint64_t cgroup_id) {
   if (error != 0 && error != EEXIST && error != ESRCH) {
     return failed(error);
   }
-  return {};
+  return watch_threads(pid);
 }
 
-/// The kernel keeps memory for a few states ready and refills it at once.
-Status BpfPrograms::watch_threads(pid_t pid, int64_t until_ns) {
-  const bpf_program* program = object_->skeleton->progs.list_threads;
-  if (bpf_program__fd(program) < 0) {
+/// Begins to watch a process's threads. The kernel keeps memory for a few states ready and refills it at once.
+Status BpfPrograms::watch_threads(pid_t pid) {
+  if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
     return {};
   }
-  for (;;) {
+  for (int round = 0; round < kWatchRounds; ++round) {
     size_t unwatched = 0;
-    TaskListing listing({pid});
-    const std::function count = [&](const st_thread_listing& thread) {
-      unwatched += thread.off_kind == ST_THREAD_UNWATCHED;
-    };
-    ST_ASSIGN(const bool done, walk_until(until_ns, listing.state_->walk, program, "watch threads", count));
-    if (!done || unwatched == 0) {
+    ST_TRY(visit_tasks(
+        object_->skeleton->progs.list_threads, "watch threads", {pid},
+        std::function([&](const st_thread_listing& thread) { unwatched += thread.off_kind == ST_THREAD_UNWATCHED; })));
+    if (unwatched == 0) {
       return {};
-    }
-    if (monotonic_now_ns() >= until_ns) {
-      return fail("watch the threads of process " + std::to_string(pid) + ": no kernel memory for their states");
     }
     ::usleep(kRefillUs);
   }
+  return fail("watch the threads of process " + std::to_string(pid) + ": no kernel memory for their states");
 }
 
 Status BpfPrograms::list_process(pid_t pid) {
@@ -430,28 +403,26 @@ void BpfPrograms::remove_sequences_of_the_gone() {
   }
 }
 
-Result<bool> BpfPrograms::list_sockets(TaskListing& listing, uint64_t idle_before_ns, int64_t until_ns,
-                                       const std::function<void(const st_socket_listing&)>& visit) {
-  const bpf_program* program = object_->skeleton->progs.list_sockets;
-  if (bpf_program__fd(program) < 0) {
-    return true;
+Status BpfPrograms::list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns,
+                                 const std::function<void(const st_socket_listing&)>& visit) {
+  if (bpf_program__fd(object_->skeleton->progs.list_sockets) < 0) {
+    return {};
   }
   object_->skeleton->bss->idle_before_ns = idle_before_ns;
-  return walk_until(until_ns, listing.state_->walk, program, "list sockets", visit);
+  return visit_tasks(object_->skeleton->progs.list_sockets, "list sockets", pids, visit);
 }
 
-Result<bool> BpfPrograms::list_threads(TaskListing& listing, int64_t until_ns,
-                                       const std::function<void(const st_thread_listing&)>& visit) {
-  const bpf_program* program = object_->skeleton->progs.list_threads;
-  if (bpf_program__fd(program) < 0) {
-    return true;
+Status BpfPrograms::list_threads(const std::set<pid_t>& pids,
+                                 const std::function<void(const st_thread_listing&)>& visit) {
+  if (bpf_program__fd(object_->skeleton->progs.list_threads) < 0) {
+    return {};
   }
-  const std::function watched = [&](const st_thread_listing& thread) {
-    if (thread.off_kind != ST_THREAD_UNWATCHED) {
-      visit(thread);
-    }
-  };
-  return walk_until(until_ns, listing.state_->walk, program, "list threads", watched);
+  return visit_tasks(object_->skeleton->progs.list_threads, "list threads", pids,
+                     std::function([&](const st_thread_listing& thread) {
+                       if (thread.off_kind != ST_THREAD_UNWATCHED) {
+                         visit(thread);
+                       }
+                     }));
 }
 
 bool BpfPrograms::walks_all_tasks() const { return object_->skeleton->rodata->config.walks_all_tasks != 0; }

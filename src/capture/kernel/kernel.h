@@ -26,21 +26,6 @@
 
 namespace stalltrace::capture {
 
-/// A listing of processes' sockets or threads, which is made in slices: which processes are left, and where it stands
-/// in one. One that has ended is no error.
-class TaskListing {
- public:
-  explicit TaskListing(std::set<pid_t> pids);
-  ~TaskListing();
-  TaskListing(TaskListing&&) noexcept;
-  TaskListing& operator=(TaskListing&&) noexcept;
-
- private:
-  friend class BpfPrograms;
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
 class BpfPrograms {
  public:
   /// Probes of one file.
@@ -67,11 +52,8 @@ class BpfPrograms {
   void detach(ProbeSet probes);
 
   /// Starts tracing a process's network and scheduling, until the process ends. A process that has ended is not an
-  /// error. Of its threads only those are watched that run from now on: see watch_threads().
+  /// error.
   Status add_process(pid_t pid, uint64_t cgroup_id);
-  /// Begins to watch a process's threads, until `until_ns` (CLOCK_MONOTONIC); list_threads() begins with those that are
-  /// left. Error: no kernel memory for so many within that time.
-  Status watch_threads(pid_t pid, int64_t until_ns);
   /// Frees the call counters of processes that no longer exist.
   void remove_sequences_of_the_gone();
   /// With only_listed: puts a process in scope.
@@ -84,14 +66,12 @@ class BpfPrograms {
   /// Readable when a ring should be consumed early.
   [[nodiscard]] std::vector<int> descriptors() const;
 
-  /// Visits TCP sockets of the processes, in whatever network namespace, and ends spans that have been silent since
-  /// before `idle_before_ns`: their records are then in the ring. Goes on until `until_ns` (both CLOCK_MONOTONIC), by
-  /// one step at least, each of which takes less than a few milliseconds. Returns whether all have been visited.
-  Result<bool> list_sockets(TaskListing& listing, uint64_t idle_before_ns, int64_t until_ns,
-                            const std::function<void(const st_socket_listing&)>& visit);
-  /// The same for threads of processes that are off the CPU now.
-  Result<bool> list_threads(TaskListing& listing, int64_t until_ns,
-                            const std::function<void(const st_thread_listing&)>& visit);
+  /// Visits every TCP socket of the processes, in whatever network namespace, and ends spans that have been silent
+  /// since before `idle_before_ns` (CLOCK_MONOTONIC): their records are then in the ring.
+  Status list_sockets(const std::set<pid_t>& pids, uint64_t idle_before_ns,
+                      const std::function<void(const st_socket_listing&)>& visit);
+  /// Visits the threads of processes that are off the CPU now.
+  Status list_threads(const std::set<pid_t>& pids, const std::function<void(const st_thread_listing&)>& visit);
 
   /// Visits the counts of dropped packets since the last call, and resets them. `reason` is the kernel's name without
   /// its prefix.
@@ -126,6 +106,7 @@ class BpfPrograms {
   Refusals attach_hooks();
   Status open_rings();
   Status fill_call_programs();
+  Status watch_threads(pid_t pid);
   Result<UniqueFd> probe(const std::string& path, const UprobeLocation& location, st_call_program slot,
                          uint64_t cookie);
 
