@@ -323,7 +323,8 @@ TEST(NcclLog, ATracebackOfARankWithoutAProcess) {
   ASSERT_EQ(nodes.size(), 1U);
   EXPECT_TRUE(lacks(nodes[0], kLacksPids));
   std::map<int32_t, int32_t> ranks;
-  for (const Process& process : got->source.processes().value()) {
+  const std::vector<Process> processes = got->source.processes().value();
+  for (const Process& process : processes) {
     ranks[process.pid] = process.rank.value();
   }
   EXPECT_EQ(ranks[rows[0].pid], 1);
