@@ -116,7 +116,7 @@ class NcclLogs(Evidence):
         path = self.write("out.log", text + "\n" + timeout(0))
         report = self.report(path)
         self.assertEqual(self.culprits(report), [("dead_rank", "critical", 1)])
-        self.assertIn("ValueError in step (train.py:42)", report["findings"][0]["summary"])
+        self.assert_says("a logged exception", report["findings"][0]["summary"])
         self.assertNotIn("secret", json.dumps(report))
         out = self.folder / "o.db"
         self.done(run("import", path, "--out", out))

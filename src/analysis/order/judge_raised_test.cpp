@@ -85,7 +85,7 @@ TEST(Raised, TheRankWhoseExceptionCameBeforeTheTimeoutsOfOthers) {
   expect_golden_text("raised: before timeouts", finding);
 }
 
-TEST(Raised, AnExceptionAfterAFailureBlamesNobody) {
+TEST(Raised, AnExceptionAfterAFailureBlamesNoRank) {
   RaisedOutput output;
   output.time_out(0, 244, "10:00:00.5");
   output.raise(1, "ValueError");

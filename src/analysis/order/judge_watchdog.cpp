@@ -162,9 +162,9 @@ class GroupJudge {
     Ranks untimed;
     Ranks older;
     for (const int32_t rank : ranks) {
-      const std::optional<int64_t> said_ns = group_.ranks.at(rank).said_ns;
-      (said_ns ? older : untimed).push_back(rank);
-      oldest_ns = std::max(oldest_ns, said_ns ? than_ns - *said_ns : 0);
+      const std::optional<int64_t> stated_ns = group_.ranks.at(rank).stated_ns;
+      (stated_ns ? older : untimed).push_back(rank);
+      oldest_ns = std::max(oldest_ns, stated_ns ? than_ns - *stated_ns : 0);
     }
     std::vector<std::string> texts;
     if (!older.empty()) {
@@ -179,7 +179,7 @@ class GroupJudge {
   }
 
   /// A rank that had not begun the call when it printed its numbers may have begun it since: leaves in `away_` those
-  /// that printed them when another one had waited in it, or later. Returns what is said of the others.
+  /// that printed them when another one had waited in it, or later. Returns a text on the others.
   std::string leave_out_older(const Ranks& came) {
     std::optional<int64_t> reported_ns;  // the first timeout in the call
     for (const int32_t rank : came) {
@@ -191,8 +191,8 @@ class GroupJudge {
       return "the lines that report the timeout have no time: which rank was behind then is not known";
     }
     std::erase_if(away_, [&](int32_t rank) {
-      const std::optional<int64_t> said_ns = group_.ranks.at(rank).said_ns;
-      const bool old = !said_ns || *said_ns < *reported_ns - kStatementsApartNs;
+      const std::optional<int64_t> stated_ns = group_.ranks.at(rank).stated_ns;
+      const bool old = !stated_ns || *stated_ns < *reported_ns - kStatementsApartNs;
       if (old) {
         older_.push_back(rank);
       }
@@ -215,8 +215,8 @@ class GroupJudge {
     }
     Ranks older;
     std::ranges::copy_if(stuck, std::back_inserter(older), [&](int32_t rank) {
-      const std::optional<int64_t> said_ns = group_.ranks.at(rank).said_ns;
-      return !said_ns || *said_ns < *past_ns - kStatementsApartNs;
+      const std::optional<int64_t> stated_ns = group_.ranks.at(rank).stated_ns;
+      return !stated_ns || *stated_ns < *past_ns - kStatementsApartNs;
     });
     return older.empty() ? "" : older_text(older, *past_ns, fmt::format("those of {}", ranks_text(past)));
   }

@@ -229,7 +229,7 @@ TEST(Watchdog, WhereNoRankIsBehindNoneIsBlamed) {
   expect_golden_text("watchdog: all wait", finding);
 }
 
-TEST(Watchdog, NumbersOfBeforeTheTimeoutBlameNobody) {
+TEST(Watchdog, NumbersOfBeforeTheTimeoutBlameNoRank) {
   WatchdogOutput output;  // as on an H200: a barrier on rank 0 alone
   output.waits(0, 231);
   output.asked(0, 231, 230);

@@ -27,23 +27,23 @@ constexpr size_t kMostStatements = 256;
 
 /// The counters of a process only rise: lower ones are those of the job's next attempt, in the same log.
 void add_statement(const LogLine& row, const WatchdogReport& report, WatchdogState& state) {
-  const auto said_ns = report.repeats ? std::nullopt : time_in_watchdog_line(row.text, row.timestamp_ns);
+  const auto stated_ns = report.repeats ? std::nullopt : time_in_watchdog_line(row.text, row.timestamp_ns);
   const bool known = state.waits_in || state.enqueued || state.completed;
   if (report.repeats && known) {
     return;
   }
-  const bool older = said_ns && state.said_ns && *said_ns < *state.said_ns;  // of another file, read later
+  const bool older = stated_ns && state.stated_ns && *stated_ns < *state.stated_ns;  // of another file, read later
   if (!older && report.enqueued && state.enqueued && *report.enqueued < *state.enqueued) {
     state.statements.clear();
   }
   if (state.statements.size() < kMostStatements) {
-    state.statements.push_back({said_ns, report.waits_in, report.completed});
+    state.statements.push_back({stated_ns, report.waits_in, report.completed});
   }
   if (older) {
     return;
   }
   note_line(row, state);
-  state.said_ns = said_ns;
+  state.stated_ns = stated_ns;
   state.waits_in = report.waits_in ? report.waits_in : state.waits_in;
   state.enqueued = report.enqueued ? report.enqueued : state.enqueued;
   state.completed = report.completed ? report.completed : state.completed;
@@ -55,11 +55,11 @@ void add_statement(const LogLine& row, const WatchdogReport& report, WatchdogSta
   }
 }
 
-std::optional<int64_t> earliest(const std::vector<WatchdogStatement>& statements, auto&& says) {
+std::optional<int64_t> earliest(const std::vector<WatchdogStatement>& statements, auto&& matches) {
   std::optional<int64_t> first_ns;
   for (const WatchdogStatement& one : statements) {
-    if (one.said_ns && says(one)) {
-      first_ns = std::min(first_ns.value_or(*one.said_ns), *one.said_ns);
+    if (one.stated_ns && matches(one)) {
+      first_ns = std::min(first_ns.value_or(*one.stated_ns), *one.stated_ns);
     }
   }
   return first_ns;
@@ -138,9 +138,9 @@ class Reader {
     }
     state.waits_in = number;
     note_line(caught.row, state);
-    state.said_ns = time_in_watchdog_line(caught.row.text, caught.row.timestamp_ns);
-    state.said_ns = caught.report.repeats ? std::nullopt : state.said_ns;
-    state.statements.push_back({state.said_ns, number, caught.report.completed});
+    state.stated_ns = time_in_watchdog_line(caught.row.text, caught.row.timestamp_ns);
+    state.stated_ns = caught.report.repeats ? std::nullopt : state.stated_ns;
+    state.statements.push_back({state.stated_ns, number, caught.report.completed});
     add_caught(caught, state);
   }
 

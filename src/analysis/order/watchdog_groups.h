@@ -13,16 +13,16 @@
 
 namespace stalltrace::analysis {
 
-/// What one line says of a rank's progress in a process group.
+/// What one line states of a rank's progress in a process group.
 struct WatchdogStatement {
-  std::optional<int64_t> said_ns;  // the line's own time; none: it has none, and compares with nothing
+  std::optional<int64_t> stated_ns;  // the line's own time; none: it has none, and compares with nothing
   std::optional<int64_t> waits_in;
   std::optional<int64_t> completed;
 };
 
 /// One rank in one process group, by its last lines.
 struct WatchdogState {
-  std::optional<int64_t> said_ns;    // when the numbers below were printed; none: the line has no time
+  std::optional<int64_t> stated_ns;  // when the numbers below were printed; none: the line has no time
   std::optional<int64_t> waits_in;   // the call that did not end in time
   std::optional<int64_t> enqueued;   // the last call that was handed to NCCL
   std::optional<int64_t> completed;  // the last one that ended
@@ -32,16 +32,16 @@ struct WatchdogState {
   int32_t pid = 0;
   NodeId node_id = 0;
   int64_t time_ns = 0;
-  std::string text;                           // the line that says how far it was
+  std::string text;                           // the line that states how far it was
   std::vector<WatchdogStatement> statements;  // all of this attempt of the job
 
   /// Nothing of its own is open in the group: every call that it made has ended.
   [[nodiscard]] bool outside() const { return !waits_in && enqueued && completed == enqueued; }
-  /// When a line first said that the rank waited in this call or a later one. None: no line with a time does.
+  /// When a line first stated that the rank waited in this call or a later one. None: no line with a time does.
   [[nodiscard]] std::optional<int64_t> waited_since_ns(int64_t call) const;
-  /// When a line first said that this call had ended on the rank. None: no line with a time does.
+  /// When a line first stated that this call had ended on the rank. None: no line with a time does.
   [[nodiscard]] std::optional<int64_t> ended_since_ns(int64_t call) const;
-  /// It waits in a later call, or said that this one had ended.
+  /// It waits in a later call, or stated that this one had ended.
   [[nodiscard]] bool is_past(int64_t call) const {
     return (waits_in && *waits_in > call) || completed.value_or(-1) >= call;
   }

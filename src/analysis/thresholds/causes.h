@@ -19,8 +19,8 @@ inline constexpr double kSlowDeviceConfidence = 0.8;
 /// A rank launched some calls of a step, without ends, and not the next one: that it is outside follows from where it
 /// synchronised before.
 inline constexpr double kStoppedInStepConfidence = 0.8;
-/// Ranks launched calls of two communicators in different orders and then wait in a call that does not return: that their
-/// devices wait for each other follows from no end that was seen.
+/// Ranks launched calls of two communicators in different orders and then wait in a call that does not return: that
+/// their devices wait for each other follows from no end that was seen.
 inline constexpr double kLaunchOrderConfidence = 0.8;
 
 }  // namespace stalltrace::analysis

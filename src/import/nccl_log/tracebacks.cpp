@@ -79,7 +79,7 @@ std::optional<PythonFrame> frame_in(std::string_view content) {
   const std::string_view rest = content.substr(line_at + kLine.size());
   const auto line = number_before(rest, kIn);
   if (!line) {
-    return std::nullopt;  // of a SyntaxError: the place of the error, no frame
+    return std::nullopt;  // of a SyntaxError: the location of the error, no frame
   }
   const std::string_view function = rest.substr(rest.find(kIn) + kIn.size());
   const std::string_view file = content.substr(kFile.size(), line_at - kFile.size());

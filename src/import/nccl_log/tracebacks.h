@@ -18,7 +18,7 @@
 namespace stalltrace::import {
 
 /// True for "[rank1]: Traceback (most recent call last):", with the label that PyTorch's sys.excepthook puts before the
-/// lines of an exception that nothing caught. Other labels are anybody's.
+/// lines of an exception that nothing caught. Any program may print other labels.
 bool is_ranks_traceback(std::string_view line);
 
 /// One exception. Of a chain ("During handling of the above exception, ..."), the first: the others follow from it.

@@ -23,8 +23,7 @@ std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& sta
   std::vector<FlowIndex> flows = context.flows.of(stall.members);
   std::erase_if(flows, [&](FlowIndex index) {
     const Flow& flow = context.flows.flow(index);
-    const bool alive =
-        flow.opened_ns < stall.examined().to_ns && flow.closed_ns > stall.examined().from_ns - before_ns;
+    const bool alive = flow.opened_ns < stall.examined().to_ns && flow.closed_ns > stall.examined().from_ns - before_ns;
     return !alive || !flow.carries_collectives || (flow.peer != kNoMember && !ranks.contains(flow.peer));
   });
   return flows;

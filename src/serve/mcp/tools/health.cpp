@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -62,8 +61,8 @@ Json node_of_job(const analysis::JobView& job, const Node& node, const Report& r
 
 Json findings_by_severity(const Report& report) {
   Json counts = Json::object();
-  for (const Severity severity : kSeverities | std::views::reverse) {
-    counts.set(to_text(severity), std::ranges::count(report.findings, severity, &Finding::severity));
+  for (auto severity = kSeverities.rbegin(); severity != kSeverities.rend(); ++severity) {
+    counts.set(to_text(*severity), std::ranges::count(report.findings, *severity, &Finding::severity));
   }
   return counts;
 }
@@ -140,8 +139,8 @@ Json output() {
                                          schema::required("being_written", schema::boolean("a trace is running")),
                                          schema::optional("problem", report_text_schema("why it can't be read"))});
   std::vector<schema::Field> severities;
-  for (const Severity severity : kSeverities | std::views::reverse) {
-    severities.push_back(schema::required(std::string(to_text(severity)), schema::integer()));
+  for (auto severity = kSeverities.rbegin(); severity != kSeverities.rend(); ++severity) {
+    severities.push_back(schema::required(std::string(to_text(*severity)), schema::integer()));
   }
   return schema::object(
       fields({{schema::required("recordings", schema::list_of(recording)),
