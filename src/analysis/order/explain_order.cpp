@@ -84,11 +84,15 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   ST_ASSIGN(const OrderEvidence evidence, read_order(ordered));
   ST_ASSIGN(const auto ranks, recorded_ranks(recorded));
   OrderVerdicts verdicts = judge_order(evidence, ranks);
-  if (verdicts.findings.empty()) {
+  const auto is_unknown = [](const Finding& finding) { return finding.cause == Cause::kUnknown; };
+  if (std::ranges::all_of(verdicts.findings, is_unknown)) {
     ST_ASSIGN(const WatchdogLogs logs, read_watchdog_logs(ordered));
     WatchdogVerdicts watchdog = judge_watchdog(logs);
     if (evidence.calls > 0) {  // then the calls show more than that all wait
-      std::erase_if(watchdog.findings, [](const Finding& finding) { return finding.cause == Cause::kUnknown; });
+      std::erase_if(watchdog.findings, is_unknown);
+    }
+    if (!watchdog.findings.empty()) {
+      verdicts.findings.clear();
     }
     std::ranges::move(watchdog.findings, std::back_inserter(verdicts.findings));
     std::ranges::move(watchdog.notes, std::back_inserter(verdicts.notes));

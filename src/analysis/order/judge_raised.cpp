@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -24,6 +25,7 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kMostFailures = 10'000;
+constexpr size_t kMostRaised = 4096;  // each is compared with each
 constexpr size_t kMostTextsNamed = 4;
 
 /// Where and when a line was printed.
@@ -79,6 +81,13 @@ class Judge {
 
   Status judge() {
     ST_TRY(read());
+    // What a rank raises after its own communication failed follows from that.
+    std::erase_if(raised_, [&](const Raised& one) {
+      const auto own = failures_of_.find(one.printed.rank);
+      return own != failures_of_.end() && std::ranges::any_of(own->second, [&](const Printed& failure) {
+               return order_of(failure, one.printed) == Order::kBefore;
+             });
+    });
     if (raised_.empty()) {
       return {};
     }
@@ -89,6 +98,11 @@ class Judge {
       if (!later) {
         firsts.push_back(&one);
       }
+    }
+    if (firsts.empty()) {
+      notes_.emplace_back(
+          "which rank raised an exception first is not known: the times of the logs contradict their lines");
+      return {};
     }
     const Raised& first = *firsts.front();
     size_t after = 0;
@@ -119,7 +133,8 @@ class Judge {
     for (const Node& node : nodes) {
       nodes_[node.node_id] = node;
     }
-    std::map<std::pair<NodeId, int32_t>, Printed> headers;
+    std::map<std::tuple<NodeId, int32_t, int64_t>, Printed> headers;  // by process and time
+    std::set<std::pair<NodeId, int32_t>> raising;
     std::vector<Printed> timed;
     ST_TRY(source_.log_lines({}, [&](const LogLine& row) {
       if (!row.rank || (row.kind != LogKind::kException && row.kind != LogKind::kTimeout)) {
@@ -128,26 +143,33 @@ class Judge {
       const std::optional<int64_t> time_ns = time_in_watchdog_line(row.text, row.timestamp_ns);
       Printed printed{*row.rank, row.file, row.line, time_ns, time_ns};
       if (row.kind == LogKind::kException && row.text.find(kTracebackHeader) != std::string::npos) {
-        headers[{row.node_id, row.pid}] = std::move(printed);
+        headers.try_emplace({row.node_id, row.pid, row.timestamp_ns}, std::move(printed));
+        raising.emplace(row.node_id, row.pid);
         return;
       }
       if (timed.size() == kMostFailures) {
         return;
       }
       timed.push_back(printed);
-      if (row.kind == LogKind::kTimeout || !headers.contains({row.node_id, row.pid})) {  // else it is what came next
+      if (row.kind == LogKind::kTimeout || !raising.contains({row.node_id, row.pid})) {  // else it is what came next
+        failures_of_[printed.rank].push_back(printed);
         failures_.push_back(std::move(printed));
       }
     }));
     std::vector<std::pair<PythonException, Printed>> found;
+    int64_t left_out = 0;
     std::unordered_map<int64_t, std::string> tracebacks;
     ST_TRY(source_.python_exceptions({}, [&](const PythonException& row) {
-      const auto header = headers.find({row.node_id, row.pid});
-      if (header != headers.end() && row.pid == row.tid) {
+      const auto header = headers.find({row.node_id, row.pid, row.timestamp_ns});
+      left_out += header != headers.end() && found.size() == kMostRaised ? 1 : 0;
+      if (header != headers.end() && row.pid == row.tid && found.size() < kMostRaised) {
         found.emplace_back(row, header->second);
         tracebacks[row.stack_id];
       }
     }));
+    if (left_out > 0) {
+      notes_.push_back(fmt::format("{} more logged exceptions than {} were not judged", left_out, kMostRaised));
+    }
     if (found.empty()) {
       return {};
     }
@@ -191,7 +213,9 @@ class Judge {
     const auto texts = by_text(firsts);
     Finding finding{.cause = Cause::kDeadRank, .severity = Severity::kCritical};
     finding.window = {first.time_ns, first.time_ns};
-    if (firsts.size() == 1) {
+    const bool one_rank = std::ranges::all_of(
+        firsts, [&](const Raised* one) { return one->printed.rank == first.printed.rank; });  // of several attempts
+    if (one_rank) {
       finding.culprit = culprit(first);
     }
     finding.confidence = texts.size() > 1                  ? kSomeRanksConfidence
@@ -203,7 +227,7 @@ class Judge {
     }
     const std::string others = failed.empty() ? "" : ranks_text({failed.begin(), failed.end()});
     finding.summary = fmt::format(
-        "{}, which ended {}{}.", fmt::join(parts, "; "), firsts.size() == 1 ? "it" : "them",
+        "{}, which ended {}{}.", fmt::join(parts, "; "), one_rank ? "it" : "them",
         failed.empty() || unordered > 0 ? "" : fmt::format(": communication of {} failed afterwards", others));
     finding.summary[0] = 'R';
     for (size_t i = 0; i < std::min(firsts.size(), kMostTextsNamed); ++i) {
@@ -259,6 +283,9 @@ class Judge {
                             });
       const bool follows = (other.cause == Cause::kMissingCollective && (of_first || !other.culprit)) ||
                            (other.cause == Cause::kUnknown && (of_first || !other.culprit));
+      if (other.culprit && !finding.culprit) {
+        return false;  // it names a rank, this finding names none
+      }
       if (follows) {
         finding.evidence.push_back({"log_line", 1, other.summary, {}});
         finding.stall_ms = std::max(finding.stall_ms, other.stall_ms);
@@ -278,6 +305,7 @@ class Judge {
   std::map<NodeId, Node> nodes_;
   std::vector<Raised> raised_;  // by rank
   std::vector<Printed> failures_;
+  std::map<int32_t, std::vector<Printed>> failures_of_;
 };
 
 }  // namespace

@@ -95,6 +95,37 @@ TEST(Raised, AnExceptionAfterAFailureBlamesNoRank) {
   EXPECT_FALSE(report.findings[0].culprit);
 }
 
+TEST(Raised, WhatARankRaisesAfterItsOwnFailureIsNoCause) {
+  RaisedOutput output;
+  output.time_out(1, 244, "10:00:00.5");
+  output.raise(1, "RuntimeError");
+  for (const Finding& finding : output.explained().findings) {
+    EXPECT_NE(finding.cause, Cause::kDeadRank) << finding.summary;
+  }
+}
+
+/// In one file rank 0 raised before rank 1, by the times of their lines rank 1 before 2 and 2 before 0.
+TEST(Raised, TimesThatContradictLinesNameNoRank) {
+  RaisedOutput output;
+  const auto label = [](int32_t rank, std::string_view clock) {
+    return fmt::format("[rank{}]:[E1004 {} a.cpp:1] ", rank, clock);
+  };
+  output.raise(0, "ValueError", 42, label(0, "10:10:00.0"));
+  output.raise(1, "ValueError", 42, label(1, "10:00:00.0"));
+  output.one_file = false;
+  output.raise(2, "ValueError", 42, label(2, "10:05:00.0"));
+  for (const Finding& finding : output.explained().findings) {
+    EXPECT_FALSE(finding.culprit) << finding.summary;
+  }
+}
+
+TEST(Raised, OwnFilesAndDownloadsAreNoFailedCommunication) {
+  EXPECT_FALSE(is_failed_communication("BrokenPipeError: [Errno 32] Broken pipe"));
+  EXPECT_FALSE(is_failed_communication("requests.exceptions.ConnectionError: 'Connection reset by peer'"));
+  EXPECT_TRUE(is_failed_communication("RuntimeError: [../third_party/gloo/gloo/a.cc:1] Connection reset by peer"));
+  EXPECT_TRUE(is_failed_communication("torch.distributed.DistBackendError: x"));
+}
+
 TEST(Raised, InFilesWithoutTimesTheOrderIsNotKnown) {
   RaisedOutput output(false);
   output.time_out(0, 244, "10:00:00.5");

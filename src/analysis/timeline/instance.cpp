@@ -12,7 +12,7 @@ namespace {
 /// its end is observable: as those of earlier calls were, or by its return.
 bool inside(const Group& group, const CallSequence& sequence, int64_t number) {
   const bool observable =
-      !sequence.ends_unseen() || (number == sequence.end_number() - 1 && sequence.stays_in_newest());
+      !sequence.ends_unseen() || (number == sequence.end_number() - 1 && sequence.held_in_newest);
   return !sequence.destroyed && observable && group.last_ended_number < number;
 }
 

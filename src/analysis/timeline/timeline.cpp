@@ -394,6 +394,11 @@ void Timeline::bound_observation(const Cluster& cluster) {
     if (is_with_itself(groups_[sequence.group])) {
       continue;
     }
+    sequence.held_in_newest =
+        sequence.ends_unseen() && sequence.stays_in_newest() && !sequence.destroyed && !sequence.continued &&
+        std::ranges::none_of(sequences_of(sequence.member), [&](uint32_t other) {
+          return sequences_[other].tid == sequence.tid && sequences_[other].last_arrival_ns > sequence.last_arrival_ns;
+        });
     if (sequence.ends_unseen() || sequence.ends_unobserved()) {
       unseen.insert(sequence.member);
     } else if (!sequence.calls.empty() && sequence.calls.back().completion == Completion::kUnobserved &&

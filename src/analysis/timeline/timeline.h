@@ -105,6 +105,9 @@ struct CallSequence {
   bool destroyed = false;  // its communicator was destroyed in order
   bool aborted = false;    // its communicator was aborted or failed: open calls lasted until then
   bool batched = false;    // some of its calls are in batches
+  /// No end of its calls is seen, and the rank is inside of the newest call itself: it did not return, as the one
+  /// before it did, and its thread made no later call.
+  bool held_in_newest = false;
   Library library = Library::kNccl;
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // number of calls[0]
@@ -142,8 +145,7 @@ struct CallSequence {
   [[nodiscard]] bool ends_unseen() const {
     return last_ended_seq < 0 && !calls.empty() && last_arrival_ns - first_open_ns >= kHangNs;
   }
-  /// True if its newest call has not returned, while the one before it did: the rank is inside of the call itself,
-  /// whether ends are observable or not.
+  /// True if its newest call has not returned, while the one before it did.
   [[nodiscard]] bool stays_in_newest() const {
     return calls.size() > 1 && calls.back().is_open() && !calls.back().launched && calls[calls.size() - 2].launched;
   }

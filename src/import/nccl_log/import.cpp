@@ -129,13 +129,35 @@ class Import {
 
   /// The process of each rank that is one process only, for lines that name the rank alone.
   void find_processes() {
+    std::set<int32_t> several;  // as in the logs of two attempts of a job
     for (const LoggedFile& file : survey_.files()) {
       for (const LoggedProcess& process : file.processes) {
-        if (process.rank && !process.left_out) {
-          process_of_rank_[*process.rank] = &process;
+        if (!process.rank || process.left_out) {
+          continue;
+        }
+        const auto [known, fresh] = process_of_rank_.try_emplace(*process.rank, &process);
+        if (!fresh && (known->second->pid != process.pid || known->second->host != process.host)) {
+          several.insert(*process.rank);
         }
       }
     }
+    std::erase_if(process_of_rank_, [&](const auto& known) { return several.contains(known.first); });
+  }
+
+  /// The process of a rank: the file's own, else the only one of all files; null: not known.
+  [[nodiscard]] const LoggedProcess* process_of(const LoggedFile& file, int32_t rank) const {
+    const LoggedProcess* own = nullptr;
+    for (const LoggedProcess& process : file.processes) {
+      if (process.rank == rank && !process.left_out) {
+        if (own != nullptr) {
+          own = nullptr;
+          break;
+        }
+        own = &process;
+      }
+    }
+    const auto known = process_of_rank_.find(rank);
+    return own != nullptr ? own : known == process_of_rank_.end() ? nullptr : known->second;
   }
 
   NodeState& node_of(std::string_view host) {
@@ -261,13 +283,13 @@ class Import {
   }
 
   void deliver_exception(const LoggedFile& file, const LoggedException& exception, int32_t rank) {
-    const auto known = process_of_rank_.find(rank);
-    NodeState& node = known == process_of_rank_.end() ? *nameless_ : node_of(known->second->host);
+    const LoggedProcess* known = process_of(file, rank);
+    NodeState& node = known == nullptr ? *nameless_ : node_of(known->host);
     LoggedProcess process;
     process.rank = rank;
-    process.pid = known == process_of_rank_.end() ? rank % 0x3fff'ffff + 1 : known->second->pid;
+    process.pid = known == nullptr ? rank % 0x3fff'ffff + 1 : known->pid;
     see(node, exception.time_ns);
-    if (known == process_of_rank_.end() && nameless_ranks_.insert(rank).second) {
+    if (known == nullptr && nameless_ranks_.insert(rank).second) {
       Process row{.node_id = node.row.node_id, .pid = process.pid, .start_ns = exception.time_ns};
       row.rank = rank;
       row.rank_source = RankSource::kEnvironment;

@@ -332,6 +332,36 @@ TEST(NcclLog, ATracebackOfARankWithoutAProcess) {
   EXPECT_EQ(detect(folder.path() + "/a.log"), std::vector{Format::kNcclLog});
 }
 
+TEST(NcclLog, MessagesOfExceptionsAreNotRecorded) {
+  EvidenceFolder folder;
+  std::string text = set_up_lines(0) + set_up_lines(1) + traceback_lines("[rank1]: ");
+  text.insert(text.find("(most recent call last):") + 24, " token=secret");
+  text += traceback_lines("[rank0]: ", "RuntimeError: NCCL error at https://user:secret@host");
+  const auto got = read({folder.write("a.log", text)});
+  const std::vector<LogLine> lines = lines_of(got->source, LogKind::kException);
+  EXPECT_EQ(lines.size(), 2U);
+  for (const LogLine& line : lines) {
+    EXPECT_EQ(line.text.find("secret"), std::string::npos) << line.text;
+  }
+}
+
+/// Logs of two attempts of a job: each has its own process of rank 1.
+TEST(NcclLog, AnExceptionIsNotGivenToTheProcessOfAnotherFile) {
+  EvidenceFolder folder;
+  std::string other = set_up_lines(1);
+  for (const auto& [from, to] : {std::pair(":101:", ":901:"), std::pair("0xfeedbeef12345678", "0x1eedbeef12345678")}) {
+    for (size_t at = other.find(from); at != std::string::npos; at = other.find(from)) {
+      other.replace(at, std::string_view(from).size(), to);
+    }
+  }
+  ASSERT_NE(other, set_up_lines(1));
+  const auto got =
+      read({folder.write("1.log", set_up_lines(1) + traceback_lines("[rank1]: ")), folder.write("2.log", other)});
+  const std::vector<PythonException> rows = exceptions_of(got->source);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_NE(rows[0].pid, 901);
+}
+
 TEST(NcclLog, AnExceptionOfAnUnknownRankIsCounted) {
   EvidenceFolder folder;
   const auto got = read({folder.write("a.log", set_up_lines(0) + set_up_lines(1) + traceback_lines(""))});

@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::string_view kTorchrun = "[default";
 constexpr size_t kLongestLabel = 256;
-constexpr size_t kMostRanksKept = 32'768;
+constexpr size_t kMostRanksKept = 8192;
 constexpr size_t kMostOthers = 64;  // exceptions without a rank's label
 // As a trace keeps of an exception (docs/recording.md):
 constexpr size_t kInnermostFrames = 12;
 constexpr size_t kOutermostFrames = 4;
 constexpr int64_t kMostDepth = 1100;
-constexpr size_t kLongestName = 1024;  // of a function or file
+constexpr size_t kLongestName = 256;  // of a function or file
 constexpr size_t kLongestKeptLine = 1024;
 constexpr int32_t kMostRanks = 1 << 24;
 
@@ -196,6 +196,9 @@ void Tracebacks::begin(int64_t number, std::string_view line, std::string_view l
                                        : std::ranges::count_if(others_, continues) > 0;
   const bool ends_nothing = previous_.find("Exception in thread ") != std::string::npos ||
                             previous_.find("Exception ignored in") != std::string::npos;
+  if (!next.label.rank && others_.size() == kMostOthers) {
+    std::erase_if(others_, [](const Stream& stream) { return stream.went_on; });
+  }
   const bool full =
       next.label.rank ? of_rank == by_rank_.end() && by_rank_.size() == kMostRanksKept : others_.size() == kMostOthers;
   if (chained || ends_nothing || full) {
@@ -205,7 +208,9 @@ void Tracebacks::begin(int64_t number, std::string_view line, std::string_view l
   next.exception.labelled = !label.empty();
   next.exception.line = number;
   next.exception.time_ns = time_of();
-  next.exception.header = line.substr(0, kLongestKeptLine);
+  // What a program prints behind it may hold data.
+  next.exception.header =
+      line.substr(0, std::min(line.find(kTracebackHeader) + kTracebackHeader.size(), kLongestKeptLine));
   next.state = group ? Stream::State::kInGroup : Stream::State::kFrames;
   if (next.label.rank) {
     by_rank_.insert_or_assign(*next.label.rank, std::move(next));
@@ -221,7 +226,8 @@ void Tracebacks::note_next(Stream& stream, int64_t number, std::string_view line
   const bool of_logger =
       behind.size() == 3 && behind[0] == '[' && std::string_view("IWEF").contains(behind[1]) && is_digit(behind[2]);
   if (stream.whole && stream.exception.next_text.empty() && of_logger) {
-    stream.exception.next_text = line.substr(0, kLongestKeptLine);
+    const size_t end = line.find(']', label_end + 1);  // its time is in the brackets; the message may hold data
+    stream.exception.next_text = line.substr(0, end == std::string_view::npos ? label_end : end + 1);
     stream.exception.next_line = number;
     stream.exception.next_ns = time_of();
   }
@@ -259,7 +265,8 @@ void Tracebacks::go_on(Stream& stream, std::string_view content, std::string_vie
   }
   stream.state = Stream::State::kEnded;
   stream.exception.type = type_in(content);
-  stream.exception.last_line = line.substr(0, kLongestKeptLine);
+  const size_t type_end = std::min(content.find(':'), content.size());  // the message may hold data
+  stream.exception.last_line = line.substr(0, std::min(line.size() - content.size() + type_end, kLongestKeptLine));
   stream.exception.of_communication = is_failed_communication(content);
   stream.whole = !stream.exception.type.empty();
 }

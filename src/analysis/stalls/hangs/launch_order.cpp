@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "analysis/thresholds/order.h"
+
 namespace stalltrace::analysis {
 namespace {
 
@@ -18,29 +20,34 @@ struct Launch {
   [[nodiscard]] std::pair<uint32_t, int64_t> call() const { return {group, step.number}; }
 };
 
-/// The groups whose ends the member does not see and in which its thread `tid` calls.
-std::set<uint32_t> groups_without_ends(const Timeline& timeline, MemberIndex member, int32_t tid) {
+/// The groups whose ends the member does not see and in which its thread `tid` calls. None if it has several
+/// communicators in one of them, one per device: whose call came first says nothing then.
+std::optional<std::set<uint32_t>> groups_without_ends(const Timeline& timeline, MemberIndex member, int32_t tid) {
   std::set<uint32_t> groups;
   for (const uint32_t index : timeline.sequences_of(member)) {
     const CallSequence& sequence = timeline.sequences()[index];
-    if (sequence.ends_unseen() && !sequence.point_to_point && !sequence.continued && sequence.tid == tid) {
-      groups.insert(sequence.group);
+    if (!sequence.ends_unseen() || sequence.point_to_point || sequence.continued || sequence.tid != tid) {
+      continue;
+    }
+    if (!groups.insert(sequence.group).second) {
+      return std::nullopt;
     }
   }
   return groups;
 }
 
-std::vector<Launch> launches_of(const Timeline& timeline, MemberIndex member, const std::set<uint32_t>& groups) {
+/// Of one thread of a member.
+std::vector<Launch> launches_of(const Timeline& timeline, const CallSequence& of, const std::set<uint32_t>& groups) {
   std::vector<Launch> launches;
-  for (const uint32_t index : timeline.sequences_of(member)) {
+  for (const uint32_t index : timeline.sequences_of(of.member)) {
     const CallSequence& sequence = timeline.sequences()[index];
-    if (!groups.contains(sequence.group)) {
+    if (!groups.contains(sequence.group) || sequence.tid != of.tid || sequence.continued) {
       continue;
     }
     for (size_t i = 0; i < sequence.calls.size(); ++i) {
       if (sequence.calls[i].present) {
         const int64_t number = sequence.first_number() + static_cast<int64_t>(i);
-        launches.push_back({sequence.calls[i].arrival_ns, sequence.group, {member, index, number}});
+        launches.push_back({sequence.calls[i].arrival_ns, sequence.group, {of.member, index, number}});
       }
     }
   }
@@ -53,9 +60,14 @@ struct Difference {
   Launch there;  // the other rank's
 };
 
-/// The first calls of both lists that differ, if each list has both: a call that one list lacks may be lost.
+/// The first calls of both lists that differ, among the last ones that a CPU can be ahead by, if each list has both: a
+/// call that one list lacks may be lost.
 std::optional<Difference> first_difference(const std::vector<Launch>& here, const std::vector<Launch>& there) {
-  const auto [a, b] = std::ranges::mismatch(here, there, {}, &Launch::call, &Launch::call);
+  const size_t size = std::min(here.size(), there.size());
+  const size_t ahead = std::min(size, static_cast<size_t>(kMostCallsAhead));
+  const auto from = static_cast<std::ptrdiff_t>(size - ahead);
+  const auto [a, b] = std::mismatch(here.begin() + from, here.end(), there.begin() + from, there.end(),
+                                    [](const Launch& one, const Launch& other) { return one.call() == other.call(); });
   if (a == here.end() || b == there.end()) {
     return std::nullopt;
   }
@@ -67,30 +79,39 @@ std::optional<Difference> first_difference(const std::vector<Launch>& here, cons
 }  // namespace
 
 HangRoot different_launch_order(const Timeline& timeline, const Instance& instance) {
-  std::vector<MemberIndex> members;
   std::optional<std::set<uint32_t>> common;
   for (const Arrival& seen : instance.seen) {
     const CallSequence& sequence = timeline.sequences()[seen.sequence];
-    std::set<uint32_t> groups = groups_without_ends(timeline, sequence.member, sequence.tid);
-    members.push_back(sequence.member);
+    std::optional<std::set<uint32_t>> groups = groups_without_ends(timeline, sequence.member, sequence.tid);
+    if (!groups) {
+      return {};
+    }
     if (common) {
-      std::erase_if(*common, [&](uint32_t group) { return !groups.contains(group); });
+      std::erase_if(*common, [&](uint32_t group) { return !groups->contains(group); });
     } else {
       common = std::move(groups);
     }
   }
-  if (members.size() < 2 || !common || common->size() < 2 || !common->contains(instance.group)) {
+  if (instance.seen.size() < 2 || !common || common->size() < 2 || !common->contains(instance.group)) {
     return {};
   }
-  const std::vector<Launch> reference = launches_of(timeline, members.front(), *common);
+  const auto launches = [&](const Arrival& seen) {
+    return launches_of(timeline, timeline.sequences()[seen.sequence], *common);
+  };
+  const std::vector<Launch> reference = launches(instance.seen.front());
+  std::vector<Launch> of_different;  // of the first rank that differs from the reference
   std::optional<Difference> first;
   std::vector<MemberIndex> different;
-  for (const MemberIndex member : members) {
-    const std::optional<Difference> found = first_difference(launches_of(timeline, member, *common), reference);
+  bool alike = true;  // all that differ from the reference have one order
+  for (const Arrival& seen : instance.seen) {
+    const std::vector<Launch> own = launches(seen);
+    const std::optional<Difference> found = first_difference(own, reference);
     if (!found) {
       continue;
     }
-    different.push_back(member);
+    alike = alike && (different.empty() || !first_difference(own, of_different));
+    of_different = different.empty() ? own : std::move(of_different);
+    different.push_back(timeline.sequences()[seen.sequence].member);
     if (!first || found->there.arrival_ns < first->there.arrival_ns) {
       first = found;
     }
@@ -99,10 +120,11 @@ HangRoot different_launch_order(const Timeline& timeline, const Instance& instan
     return {};
   }
   HangRoot root{.kind = HangKind::kCycle, .member = kNoMember, .path = {first->here.step, first->there.step}};
-  if (members.size() > 2 && different.size() == 1) {
+  const size_t ranks = instance.seen.size();
+  if (ranks > 2 && different.size() == 1) {
     root.member = different.front();
-  } else if (members.size() > 2 && different.size() == members.size() - 1) {
-    root.member = members.front();
+  } else if (ranks > 2 && different.size() == ranks - 1 && alike) {
+    root.member = timeline.sequences()[instance.seen.front().sequence].member;
   }
   return root;
 }

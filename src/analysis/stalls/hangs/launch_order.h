@@ -11,8 +11,8 @@ namespace stalltrace::analysis {
 /// of two communicators that some ranks launched in one order and others in the other. Devices that take one kernel at
 /// a time never end either (NCCL's user guide, "Using multiple NCCL communicators concurrently"). kCycle with a step
 /// for the earlier call of each side, and with the one rank that differs from all others if these are at least two;
-/// kNone if all ranks launched in one order. Only calls of one thread of each rank are compared. O(calls of these
-/// ranks).
+/// kNone if all ranks launched in one order. Only the last `kMostCallsAhead` calls of one thread of each rank are
+/// compared; none if a thread has several communicators in one group, one per device. O(calls of these ranks).
 HangRoot different_launch_order(const Timeline& timeline, const Instance& instance);
 
 }  // namespace stalltrace::analysis

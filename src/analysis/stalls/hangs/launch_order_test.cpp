@@ -75,6 +75,59 @@ TEST(LaunchOrder, CallsThatReturnAreNoHang) {
   }
 }
 
+/// More calls ago than a CPU can be ahead of its device, an order is no cause of a hang.
+TEST(LaunchOrder, AnOrderOfLongAgoIsNoDeadlock) {
+  constexpr int64_t kManySteps = 700;  // of two calls
+  MemorySource source;
+  Ending ending;
+  ending.node = [](int, Node& node) { node.ended_ns = begin_of(kManySteps) + 10 * kNsPerSecond; };
+  describe(source, ending);
+  for (int64_t step = 0; step < kManySteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (const CommHash hash : {kHash, kSecond}) {
+        Collective call = call_of(rank, step, hash);
+        call.timestamp_ns += hash == kHash ? 0 : (step == kTurned && rank == 2 ? -2 : 2) * kNsPerMs;
+        launch(call, step, false);
+        if (step == kManySteps - 1 && hash == kSecond) {
+          call.launch_ns.reset();
+        }
+        source.accept(call);
+      }
+    }
+  }
+  const Report report = small_job::report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+}
+
+/// A process with two devices has two communicators in each group; which of its threads was first shows nothing.
+TEST(LaunchOrder, TwoDevicesOfAProcessAreNotCompared) {
+  MemorySource source;
+  Ending ending;
+  ending.call = [&](int, int64_t step, Collective& call) {
+    launch(call, step, false);
+    return true;
+  };
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 5 * kNsPerSecond; };
+  fill(source, ending);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (const int device : {0, 1}) {
+        Collective call = call_of(rank, step, device == 0 ? kSecond : kHash);
+        call.event_id += 500'000 * static_cast<uint64_t>(1 + device);
+        call.comm_ptr += device == 0 ? 0 : 1000;
+        call.rank = device == 0 ? rank : rank + kRanks;
+        call.timestamp_ns += (step == kTurned && rank == 2 ? -2 : 2) * kNsPerMs;
+        launch(call, step, device == 0);
+        source.accept(call);
+      }
+    }
+  }
+  for (const Finding& finding : small_job::report_of(source).findings) {
+    EXPECT_NE(finding.cause, Cause::kMissingCollective) << finding.summary;
+  }
+}
+
 /// A queue of launches that is full makes a CPU wait for its device, as long as the job has been seen to pause.
 TEST(LaunchOrder, ACallThatWaitsNoLongerThanTheJobPausedIsNoHang) {
   for (const bool longer : {false, true}) {

@@ -25,7 +25,7 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
     return oldest;
   }
   if (sequence.ends_unseen()) {
-    return sequence.stays_in_newest() ? std::optional(sequence.end_number() - 1) : oldest;
+    return sequence.held_in_newest ? std::optional(sequence.end_number() - 1) : oldest;
   }
   for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend(); ++call) {
     if (!call->present || call->end_ns() != kForever) {
@@ -47,7 +47,7 @@ OpenCallGraph::OpenCallGraph(const Timeline& timeline, const Cluster& cluster, c
   // device. Which of the calls before is the one that the device does not end is not known.
   std::set<MemberIndex> held_in_call;
   for (const CallSequence& sequence : timeline.sequences()) {
-    if (sequence.ends_unseen() && sequence.stays_in_newest()) {
+    if (sequence.held_in_newest) {
       held_in_call.insert(sequence.member);
     }
   }
@@ -394,10 +394,8 @@ HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {
     root.member = odd_one_of(root.path);
     return root;
   }
-  const bool held = std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
-    const CallSequence& sequence = timeline_.sequences()[seen.sequence];
-    return sequence.ends_unseen() && sequence.stays_in_newest();
-  });
+  const bool held = std::ranges::any_of(
+      instance.seen, [&](const Arrival& seen) { return timeline_.sequences()[seen.sequence].held_in_newest; });
   return held ? different_launch_order(timeline_, instance) : HangRoot{};
 }
 

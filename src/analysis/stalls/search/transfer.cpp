@@ -173,8 +173,12 @@ void judge_transfer(SearchState& search, const Instance& instance) {
   const bool alive = std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
     return !search.cluster.member(search.timeline.sequences()[seen.sequence].member).exit_ns;
   });
-  if (hang && alive && !blamed.ended_job && blamed.root.kind == HangKind::kTransfer && !vote &&
-      verdict.value_ns < patience_ns) {
+  const bool by_launches =
+      blamed.root.kind == HangKind::kCycle && std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
+        return search.timeline.sequences()[seen.sequence].held_in_newest;
+      });
+  const bool may_come = blamed.root.kind == HangKind::kTransfer || by_launches;
+  if (hang && alive && !blamed.ended_job && may_come && !vote && verdict.value_ns < patience_ns) {
     verdict.limit_ns = patience_ns;
     return declined(VerdictReason::kMayStillCome);
   }
