@@ -11,8 +11,7 @@ namespace {
 /// An open call means a hang only if no rank ended a later call on that communicator, the rank did not leave it, and
 /// its end is observable: as those of earlier calls were, or by its return.
 bool inside(const Group& group, const CallSequence& sequence, int64_t number) {
-  const bool observable =
-      !sequence.ends_unseen() || (number == sequence.end_number() - 1 && sequence.held_in_newest);
+  const bool observable = !sequence.ends_unseen() || (number == sequence.end_number() - 1 && sequence.held_in_newest);
   return !sequence.destroyed && observable && group.last_ended_number < number;
 }
 
