@@ -213,6 +213,19 @@ class FlightRecorder(Evidence):
         self.assertEqual(self.culprits(report), [("unknown", "waiting", None)])
         self.assertIn("rank 3", report["findings"][0]["summary"])
 
+    def test_a_watchdog_that_names_the_rank_without_a_dump(self):
+        """Ranks 0 to 2 wait in call 30; rank 3, asked at that moment, has not begun it."""
+        numbers = "last enqueued work: {0}, last completed work: 29"
+        lines = [f"[rank{rank}]:[E505 10:10:03.408271257 ProcessGroupNCCL.cpp:632] [PG ID 0 PG GUID 0(default_pg) Rank {rank}]  failure detected "
+                 f"by watchdog at work sequence id: 30 PG status: {numbers.format(30)}" for rank in range(3)]
+        lines.append("[rank3]:[E505 10:10:03.908271257 ProcessGroupNCCL.cpp:1685] [PG ID 0 PG GUID 0(default_pg) Rank 3] Received a dump signal "
+                     "due to a collective timeout from rank 0 and we will try our best to dump the debug info. Last enqueued NCCL work: 29, "
+                     "last completed NCCL work: 29.")
+        folder = self.dumps(lambda rank: 30 if rank < 3 else 0)
+        self.write("dumps/job.log", "\n".join(lines) + "\n")
+        (cause, _, rank), = self.culprits(self.report(folder))
+        self.assertEqual((cause, rank), ("missing_collective", 3))
+
     def test_dumps_of_a_healthy_job(self):
         self.blames_none(self.report(self.dumps(lambda rank: 30, state="completed")), "none is behind")
 

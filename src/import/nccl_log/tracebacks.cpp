@@ -83,7 +83,8 @@ std::optional<PythonFrame> frame_in(std::string_view content) {
   }
   const std::string_view function = rest.substr(rest.find(kIn) + kIn.size());
   const std::string_view file = content.substr(kFile.size(), line_at - kFile.size());
-  return PythonFrame{std::string(function.substr(0, kLongestName)), std::string(file.substr(0, kLongestName)), *line};
+  const std::string_view end_of_path = file.substr(file.size() - std::min(file.size(), kLongestName));
+  return PythonFrame{std::string(function.substr(0, kLongestName)), std::string(end_of_path), *line};
 }
 
 /// What a process that ends prints after its exception; other lines show that the program went on.

@@ -75,6 +75,31 @@ TEST(LaunchOrder, CallsThatReturnAreNoHang) {
   }
 }
 
+TEST(LaunchOrder, ADifferentOrderIsNoDeadlockBeforeTheJobsLongestPauseIsOver) {
+  for (const bool longer : {false, true}) {
+    MemorySource source;
+    Ending ending;
+    const auto pause = [](int64_t step) { return step < kSteps / 2 ? 0 : 3 * kNsPerSecond; };
+    ending.call = [&](int, int64_t step, Collective& call) {
+      launch(call, step, false);
+      call.timestamp_ns += pause(step);
+      return true;
+    };
+    ending.node = [&](int, Node& node) { node.ended_ns = kLastArrivalNs + (longer ? 11 : 8) * kNsPerSecond; };
+    fill(source, ending);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      for (int rank = 0; rank < kRanks; ++rank) {
+        Collective call = call_of(rank, step, kSecond);
+        call.timestamp_ns += pause(step) + (step == kTurned && rank == 2 ? -2 : 2) * kNsPerMs;
+        launch(call, step, true);
+        source.accept(call);
+      }
+    }
+    const Report report = small_job::report_of(source);
+    EXPECT_EQ(report.findings.empty(), !longer) << reported(report);
+  }
+}
+
 /// More calls ago than a CPU can be ahead of its device, an order is no cause of a hang.
 TEST(LaunchOrder, AnOrderOfLongAgoIsNoDeadlock) {
   constexpr int64_t kManySteps = 700;  // of two calls
