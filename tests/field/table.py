@@ -275,7 +275,7 @@ def of_gpu():
         row("stopped", Finds("process_stopped", 1), "is_chosen", victim=1, steps=600, act=stop_for(4)),
         stays_away("busy_loop", stuck_in(1, loop, evidence="computing"), "computes_for_ever", 1),
         stays_away("busy_loop_run", Finds(STUCK, 1, words=loop), "computes_for_ever", 1, start="torchrun", under="run"),
-        stays_away("groups_in_another_order", Finds(f"{STUCK}|mismatched_collective", 1, live=True), "groups_in_another_order", 1),
+        stays_away("groups_in_another_order", Finds(f"{STUCK}|mismatched_collective", None, live=True), "groups_in_another_order", 1),
         stays_away("barrier_on_one_rank", Finds(f"mismatched_collective|{STUCK}", None, live=True), "barrier_on_one_rank", 0),
         stays_away("device_never_ends", Finds(f"slow_device|{STUCK}", 1, live=True), "device_never_ends", 1, ends_after=12),
     ]

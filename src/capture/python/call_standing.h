@@ -10,7 +10,10 @@ namespace stalltrace::capture {
 struct CallStanding {
   int32_t pid = 0;
   bool inside = false;           // the newest call has not ended, as far as is known
+  bool launched = false;         // the newest call has returned, whether or not its transfer has ended
   bool waits_by_design = false;  // it is a Send or Recv: its duration says nothing
+  uint64_t communicator = 0;     // of the newest call: its hash; 0: not known
+  int64_t seq = 0;               // its number there
   int64_t entered_ns = 0;        // entry of the newest call
   int64_t ended_ns = 0;          // end of the last call that ended; 0: none
   int64_t usual_gap_ns = 0;      // between entries, smoothed

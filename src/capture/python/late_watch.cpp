@@ -20,6 +20,18 @@ std::optional<int64_t> waiting_since(std::span<const CallStanding> standings, in
   return newest;
 }
 
+/// By communicator: the number of the newest call that a process entered long ago.
+std::map<uint64_t, int64_t> numbers_waited_in(std::span<const CallStanding> standings, int64_t now_ns) {
+  std::map<uint64_t, int64_t> numbers;
+  for (const CallStanding& standing : standings) {
+    if (standing.communicator != 0 && !standing.waits_by_design && now_ns - standing.entered_ns >= LateWatch::kLateNs) {
+      int64_t& number = numbers.try_emplace(standing.communicator, standing.seq).first->second;
+      number = std::max(number, standing.seq);
+    }
+  }
+  return numbers;
+}
+
 /// Adds the first `most` by entry time of their newest call: an absent rank has the oldest.
 void add_first(std::vector<CallStanding> from, size_t most, std::vector<pid_t>& pids) {
   std::ranges::sort(from, {}, &CallStanding::entered_ns);
@@ -42,6 +54,12 @@ bool LateWatch::take_token(int64_t now_ns, bool lasting) {
 
 std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, int64_t now_ns) {
   const auto waiting_ns = waiting_since(standings, now_ns);
+  const auto waited_in = numbers_waited_in(standings, now_ns);
+  // Calls that only launch return at once: a rank is behind that has not launched what another launched long ago.
+  const auto is_behind = [&](const CallStanding& standing) {
+    const auto number = waited_in.find(standing.communicator);
+    return standing.launched && number != waited_in.end() && standing.seq < number->second;
+  };
   bool due = false;
   int64_t longest_ns = 0;
   std::vector<CallStanding> outside;
@@ -53,7 +71,8 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
     if (for_ns < kLateNs) {
       continue;
     }
-    const bool awaited = !standing.inside && waiting_ns && standing.entered_ns < *waiting_ns;
+    const bool behind = is_behind(standing);
+    const bool awaited = behind || (!standing.inside && waiting_ns && standing.entered_ns < *waiting_ns);
     const int64_t first_ns = awaited ? kLateNs : std::max(kStillNs, kUnusual * standing.usual_gap_ns);
     const auto known = still_.find(standing.pid);
     const bool same = known != still_.end() && known->second.since_ns == since_ns;
@@ -62,7 +81,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
       due = true;
       longest_ns = std::max(longest_ns, for_ns);
     }
-    (standing.inside ? inside : outside).push_back(standing);
+    (standing.inside && !behind ? inside : outside).push_back(standing);
   }
   still_ = std::move(still);
   const bool asked = asked_ && now_ns - answered_ns_ >= kAskedNs && !still_.empty();

@@ -40,6 +40,28 @@ TEST_F(LateWatchTest, WhoIsAwaitedComesFirst) {
   EXPECT_THAT(watch_.choose(job, kStart + 2 * kStep), ElementsAre(11, 10, 12));
 }
 
+/// Calls that only launch return at once, and end together when the program synchronises: rank 0 is inside a
+/// synchronisation after its fifth call, rank 1 did not launch the second.
+TEST_F(LateWatchTest, ARankThatLaunchesLaterThanOthersIsAwaited) {
+  const auto launched = [](int32_t pid, int64_t seq, int64_t entered_ns) {
+    CallStanding one = standing(pid, true, entered_ns);
+    one.launched = true;
+    one.communicator = 7;
+    one.seq = seq;
+    return one;
+  };
+  const std::vector<CallStanding> job{launched(10, 5, kStart), launched(11, 1, kStart - kStep)};
+  EXPECT_THAT(watch_.choose(job, kStart + kStep), IsEmpty()) << "it may come";
+  EXPECT_THAT(watch_.choose(job, kStart + 2 * kStep), ElementsAre(11, 10));
+  std::vector<CallStanding> running{launched(10, 5, kStart), launched(11, 4, kStart + kNsPerSecond)};
+  EXPECT_THAT(watch_.choose(running, kStart + kNsPerSecond + kStep), IsEmpty()) << "it launches all the time";
+  std::vector<CallStanding> level{launched(10, 5, kStart), launched(11, 5, kStart + kStep)};
+  EXPECT_THAT(watch_.choose(level, kStart + kNsPerSecond), IsEmpty()) << "both wait for their devices";
+  std::vector<CallStanding> apart{launched(10, 5, kStart), launched(11, 1, kStart - kStep)};
+  apart[1].communicator = 8;
+  EXPECT_THAT(watch_.choose(apart, kStart + kNsPerSecond), IsEmpty()) << "numbers of other communicators";
+}
+
 /// Steps longer than kLateNs: all ranks compute, then enter their call within 100 ms.
 TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
   constexpr int64_t kStepNs = 4 * LateWatch::kLateNs;

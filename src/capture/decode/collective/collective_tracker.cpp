@@ -178,6 +178,8 @@ void CollectiveTracker::note_entry(ProcessState& process, const Collective& row)
   standing.pid = row.pid;
   standing.entered_ns = std::max(standing.entered_ns, row.timestamp_ns);
   standing.waits_by_design = is_point_to_point(row.op);
+  standing.communicator = row.seq ? row.comm_id_hash : 0;
+  standing.seq = row.seq.value_or(0);
   process.newest = row.event_id;
 }
 
@@ -187,6 +189,7 @@ std::vector<CallStanding> CollectiveTracker::standings() const {
     if (process.newest != 0) {
       all.push_back(process.standing);
       all.back().inside = process.open.contains(process.newest);
+      all.back().launched = !all.back().inside || process.open.launched().contains(process.newest);
     }
   }
   return all;

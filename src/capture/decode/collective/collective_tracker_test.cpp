@@ -63,6 +63,9 @@ TEST_F(CollectiveTrackerTest, StandingSaysWhoIsInsideAndSinceWhen) {
   CallStanding standing = tracker_.standings()[0];
   EXPECT_EQ(standing.pid, kPid);
   EXPECT_TRUE(standing.inside);
+  EXPECT_TRUE(standing.launched);
+  EXPECT_NE(standing.communicator, 0U);
+  EXPECT_EQ(standing.seq, 4);
   EXPECT_FALSE(standing.waits_by_design);
   EXPECT_EQ(standing.entered_ns, utc(1 * kMs));
   EXPECT_EQ(standing.ended_ns, 0);
