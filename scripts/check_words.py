@@ -50,7 +50,7 @@ REPLACED_IN_USER_TEXT = {
     re.compile(r"\b[Ss]ays?\b"): ("say", "report, state, show, name, describe"),
 }
 # Files in which other changes are under way, and the words that wait for these.
-NOT_YET = re.compile(r"^src/(?:analysis/thresholds|capture/(?:tracer|look_budget|discover/job_discovery))\b")
+NOT_YET = re.compile(r"^src/capture/(?:tracer|look_budget|discover/job_discovery)\b")
 WAITING = {"look", "so many"}
 TERMS = {word: term for words, term in REPLACED.items() for word in words}
 FOLDERS = ("src", "bpf", "plugin", "lab", "tests", "bench", "scripts", "docs", "cmake", "packaging")

@@ -120,13 +120,13 @@ void LiveFindings::judge(Entry& entry, TimeRange window, std::vector<LiveChange>
     changes.push_back({news, now_ns, entry.number, entry.total, other});
   };
   if (entry.number == 0) {
-    if (entry.rounds >= kLooksToReport) {
+    if (entry.rounds >= kRoundsToReport) {
       entry.number = ++reported_;
       entry.total.detected_ns = now_ns;
       give(LiveNews::kBegan);
     }
   } else if (entry.ended) {
-    if (fresh && entry.rounds >= kLooksToReport && entry.total.window.to_ns > *entry.total.ended_ns) {
+    if (fresh && entry.rounds >= kRoundsToReport && entry.total.window.to_ns > *entry.total.ended_ns) {
       entry.ended = false;
       entry.total.ended_ns.reset();
       give(LiveNews::kCameBack);

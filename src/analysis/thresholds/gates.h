@@ -46,7 +46,7 @@ inline constexpr Gate kUnknownGate{500 * kNsPerMs, kNsPerSecond, 0.10};
 /// Severity "high": a fifth of the time, or one stall that users notice ...
 inline constexpr double kHighShare = 0.2;
 inline constexpr int64_t kHighStallNs = kNsPerSecond;
-/// ... and "medium": worth a look. Below, "low". Hangs and wrong data are critical.
+/// ... and "medium": worth an investigation. Below, "low". Hangs and wrong data are critical.
 inline constexpr double kMediumShare = 0.05;
 /// Maximum number of calls that a finding names for `explain --instance`.
 inline constexpr size_t kExpensiveCalls = 3;

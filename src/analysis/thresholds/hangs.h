@@ -18,8 +18,9 @@ inline constexpr int64_t kLongestWaits = 3;
 /// An absent rank that computes, or devices that all ranks wait for while data may still move, prove no hang for this
 /// long: first evaluations, compilations and checkpoints take minutes. PyTorch ends a call of NCCL after 10 min.
 inline constexpr int64_t kUnprovenWaitNs = 600 * kNsPerSecond;
-/// Unless all looks at its Python stack, this many at least and over kLongWaitNs, were at one line: it does not go on.
-inline constexpr int64_t kFewestLooksAtALine = 3;
+/// Unless all samples of its Python stack, this many at least and over kLongWaitNs, were at one line: it does not go
+/// on.
+inline constexpr int64_t kFewestSamplesAtALine = 3;
 /// Maximum number of instances before a wait that are searched for the longest wait.
 inline constexpr int64_t kWaitsLookedAt = 100'000;
 

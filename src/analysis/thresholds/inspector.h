@@ -13,7 +13,7 @@ namespace stalltrace::analysis {
 inline constexpr double kInspectorShortShare = 0.5;
 /// ... and was this much below the median of the others: kernels of one instance differ by less in a job in step.
 inline constexpr int64_t kInspectorWaitNs = kNsPerMs;
-/// It is to blame if it was last in so many instances of one operation and communicator ...
+/// It is to blame if it was last in this many instances of one operation and communicator ...
 inline constexpr int64_t kInspectorInstances = 10;
 /// ... and in this share of them: who is last changes in a job in step.
 inline constexpr double kInspectorLateShare = 0.5;

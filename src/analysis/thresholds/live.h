@@ -9,8 +9,8 @@
 
 namespace stalltrace::analysis {
 
-/// A stall that only one look sees may come from the edge of the window, where ends and evidence are still missing.
-inline constexpr int kLooksToReport = 2;
+/// A stall that only one round sees may come from the edge of the window, where ends and evidence are still missing.
+inline constexpr int kRoundsToReport = 2;
 /// A finding ends when its last stall ended this long ago: an intermittent fault continues.
 inline constexpr int64_t kLiveQuietNs = 4 * kNsPerSecond;
 /// A finding with the same cause and location within this time is the same finding again.

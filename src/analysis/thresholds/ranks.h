@@ -31,10 +31,10 @@ inline constexpr double kLateDominance = 0.6;
 /// equal chances would give it by this many standard deviations ...
 inline constexpr double kLateDeviations = 3;
 /// ... where lateness comes in runs, since the collectives of a step are late for one reason: a stall is compared with
-/// so many after it ...
+/// this many after it ...
 inline constexpr size_t kLateRun = 2;
-/// ... by how far the rank's part of it differs from its part of so many before and after: in a time in which a rank is
-/// always late there is no difference.
+/// ... by how far the rank's part of it differs from its part of this many before and after: in a time in which a rank
+/// is always late there is no difference.
 inline constexpr size_t kLateAround = 32;
 /// Rank 0 evaluates, logs and saves while the others wait. Its lateness is that work if it computes in that time, and
 /// if no more than this share of the instances holds ...

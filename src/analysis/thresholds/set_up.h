@@ -11,7 +11,7 @@ namespace stalltrace::analysis {
 
 /// A healthy communicator set-up takes seconds, and ranks start seconds apart ...
 inline constexpr int64_t kInitHangNs = 5 * kNsPerSecond;
-/// ... so it is a failure only if this many connection attempts failed while others waited. A set-up with so many
+/// ... so it is a failure only if this many connection attempts failed while others waited. A set-up with that many
 /// failed attempts that has not ended is reported sooner.
 inline constexpr int64_t kUnreachedAttempts = 3;
 inline constexpr int64_t kOpenInitNs = 2 * kNsPerSecond;

@@ -24,7 +24,7 @@ inline constexpr double kBaselineFactor = 0.5;
 inline constexpr int64_t kBaselineInstances = 8;
 /// Without a baseline the usual duration is unknown; only a stall of this length is examined.
 inline constexpr int64_t kNoBaselineFloorNs = 150 * kNsPerMs;
-/// Of the steps that one synchronisation ends as a whole, so many have to be known for a baseline; with fewer, two at
+/// Of the steps that one synchronisation ends as a whole, this many have to be known for a baseline; with fewer, two at
 /// least, only a step that took longer than the quickest quarter by this much is examined: evaluation and compilation
 /// make single steps seconds long.
 inline constexpr int64_t kNoStepBaselineFloorNs = 10 * kNsPerSecond;
@@ -70,7 +70,7 @@ inline constexpr int64_t kPreviousCalls = 256;
 /// In a communicator's first instances ranks compile kernels and fill caches, each for its own time: a rank that is
 /// late only there is not reported ...
 inline constexpr int64_t kSettlingInstances = 40;
-/// ... or in so many steps, where a rank's calls show which of them are a step: with tensor parallelism one has
+/// ... or in this many steps, where a rank's calls show which of them are a step: with tensor parallelism one has
 /// hundreds ...
 inline constexpr int64_t kSettlingSteps = 5;
 /// ... but no longer than this, since what looks like a step may be ten of them (a job that logs in every tenth) ...
