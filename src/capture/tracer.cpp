@@ -36,9 +36,9 @@ constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a fallback beside the mapping
 constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or the only way where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr size_t kMostNotes = 4096;
-constexpr int64_t kLastLooksNs = kNsPerSecond;    // at the end, at the processes of users whose look is not due
-constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;    // minimum length of an open wait at the end of the trace ...
-constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;  // ... or, once, while it lasts
+constexpr int64_t kLastReadingsNs = kNsPerSecond;  // at the end, at the processes of users whose look is not due
+constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;     // minimum length of an open wait at the end of the trace ...
+constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;   // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{kLostRingCollectives, "ring:network",    "ring:scheduler",
                                                             "state:thread",       "state:socket",    "state:sequence",
@@ -248,42 +248,42 @@ void Tracer::sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns)
 }
 
 /// Whose processes it is time to look at; at the end the others too, after them.
-Tracer::Looks Tracer::due_looks(const LookBudget& budget, bool last) const {
-  Looks looks;
+Tracer::Readings Tracer::due_readings(const ReadingBudget& budget, bool last) const {
+  Readings readings;
   const int64_t now_ns = monotonic_now_ns();
   for (const pid_t pid : alive_) {
     const uint32_t user = kernel_->walks_all_tasks() ? 0 : decoder_.user_of(pid);
     if (budget.is_due(user, now_ns)) {
-      looks[{false, user}].insert(pid);
+      readings[{false, user}].insert(pid);
     } else if (last) {
-      looks[{true, user}].insert(pid);
+      readings[{true, user}].insert(pid);
     }
   }
-  return looks;
+  return readings;
 }
 
 void Tracer::sample_all_sockets(int64_t idle_before_ns, bool last) {
-  const int64_t end_ns = monotonic_now_ns() + kLastLooksNs;
-  for (const auto& [look, pids] : due_looks(socket_looks_, last)) {
+  const int64_t end_ns = monotonic_now_ns() + kLastReadingsNs;
+  for (const auto& [reading, pids] : due_readings(socket_readings_, last)) {
     const int64_t began_ns = monotonic_now_ns();
-    if (!look.early || began_ns < end_ns) {
+    if (!reading.early || began_ns < end_ns) {
       sample_sockets(pids, idle_before_ns);
-      socket_looks_.looked(look.user, began_ns, monotonic_now_ns());
+      socket_readings_.was_read(reading.user, began_ns, monotonic_now_ns());
     }
   }
 }
 
 void Tracer::deliver_open_waits(uint64_t at_least_ns, bool last) {
-  const int64_t end_ns = monotonic_now_ns() + kLastLooksNs;
-  for (const auto& [look, pids] : due_looks(thread_looks_, last)) {
+  const int64_t end_ns = monotonic_now_ns() + kLastReadingsNs;
+  for (const auto& [reading, pids] : due_readings(thread_readings_, last)) {
     const int64_t began_ns = monotonic_now_ns();
-    if (look.early && began_ns >= end_ns) {
+    if (reading.early && began_ns >= end_ns) {
       continue;
     }
-    if (const Status delivered = open_waits_.deliver(look.user, pids, at_least_ns); !delivered) {
+    if (const Status delivered = open_waits_.deliver(reading.user, pids, at_least_ns); !delivered) {
       report_once("waits that have not ended are unknown: " + delivered.error().what);
     }
-    thread_looks_.looked(look.user, began_ns, monotonic_now_ns());
+    thread_readings_.was_read(reading.user, began_ns, monotonic_now_ns());
   }
 }
 

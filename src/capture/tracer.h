@@ -23,9 +23,9 @@
 #include "capture/host/host_sampler.h"
 #include "capture/kernel/kernel.h"
 #include "capture/kernel/kernel_options.h"
-#include "capture/look_budget.h"
 #include "capture/periodic_tasks.h"
 #include "capture/python/python_stacks.h"
+#include "capture/reading_budget.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -94,13 +94,13 @@ class Tracer {
   void lost_exit(pid_t pid);
   void forget_process(pid_t pid);
   /// A reading of the processes of one user.
-  struct Look {
+  struct Reading {
     bool early = false;
     uint32_t user = 0;
-    auto operator<=>(const Look&) const = default;
+    auto operator<=>(const Reading&) const = default;
   };
-  using Looks = std::map<Look, std::set<pid_t>>;
-  [[nodiscard]] Looks due_looks(const LookBudget& budget, bool last) const;
+  using Readings = std::map<Reading, std::set<pid_t>>;
+  [[nodiscard]] Readings due_readings(const ReadingBudget& budget, bool last) const;
   void sample_all_sockets(int64_t idle_before_ns, bool last);
   void collect();
   void scan();
@@ -127,8 +127,8 @@ class Tracer {
   std::set<pid_t> alive_;
   std::map<pid_t, uint64_t> starts_;     // in clock ticks since boot; of those alive, and those that were not admitted
   std::pair<pid_t, uint32_t> caller_{};  // the latest of on_call(): it may be gone before it is looked at
-  LookBudget socket_looks_;
-  LookBudget thread_looks_;
+  ReadingBudget socket_readings_;
+  ReadingBudget thread_readings_;
   bool consuming_ = false;
   bool some_ended_ = false;  // since the last scan
   bool ticks_are_ours_;      // /proc counts time from the same moment as the kernel side

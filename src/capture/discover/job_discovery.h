@@ -49,7 +49,7 @@ class JobDiscovery {
   void attach_usual_libraries();
   enum class Again {
     kNone,
-    kOthers,  // processes that were not jobs at their first look
+    kOthers,  // processes that were not jobs when they were first read
     kAll,     // jobs too, since they may have loaded a library that was not reported
   };
   /// Looks at every process of the host that it has not seen, and again at some of the others.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How often the processes of each user are looked at: a look at thousands of files or threads takes time in which
+// How often the processes of each user are read: reading thousands of files or threads takes time in which
 // nothing else is read. Pure; one thread.
 #pragma once
 
@@ -9,9 +9,9 @@
 
 namespace stalltrace::capture {
 
-class LookBudget {
+class ReadingBudget {
  public:
-  /// Of the time, what looks at one user's processes may take: one part in so many.
+  /// Of the time, what reading one user's processes may take: one part in this many.
   static constexpr int64_t kParts = 10;
 
   /// Whether it is time to look at this user's processes again.
@@ -19,7 +19,7 @@ class LookBudget {
     const auto next = next_ns_.find(user);
     return next == next_ns_.end() || now_ns >= next->second;
   }
-  void looked(uint32_t user, int64_t began_ns, int64_t ended_ns) {
+  void was_read(uint32_t user, int64_t began_ns, int64_t ended_ns) {
     if (next_ns_.size() >= kMostUsers) {
       std::erase_if(next_ns_, [&](const auto& entry) { return entry.second <= ended_ns; });
     }
