@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdarg>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -194,6 +197,44 @@ TEST_F(Lifecycle, AnExitWithCommunicatorsAliveHurtsNoProcess) {
     quick_exit(0);
   });
   EXPECT_EQ(result, 0);
+}
+
+std::atomic<bool> is_inside_init = false;
+std::chrono::milliseconds time_inside_init{};
+
+void log_slowly(int /*level*/, unsigned long /*subsystem*/, const char* /*file*/, int /*line*/, const char* /*format*/,
+                ...) {
+  is_inside_init = true;
+  std::this_thread::sleep_for(time_inside_init);
+}
+
+/// From the start to the end of a process that exits while a thread of it is inside init for `inside`.
+std::chrono::milliseconds life_that_ends_during_init(std::chrono::milliseconds inside) {
+  time_inside_init = inside;
+  const auto start = std::chrono::steady_clock::now();
+  const int result = in_child([]() -> int {
+    alarm(30);
+    static const Library& library = *new Library;  // the exit itself unloads it
+    std::thread([] {
+      void* context = nullptr;
+      int mask = 0;
+      library.table<V5>().init(&context, 1, &mask, "world", 1, 1, 0, log_slowly);
+    }).detach();
+    while (!is_inside_init) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    exit(0);
+  });
+  EXPECT_EQ(result, 0);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - start);
+}
+
+TEST_F(Lifecycle, AnExitWaitsForAThreadInsideInitButNotForever) {
+  const auto short_wait = life_that_ends_during_init(std::chrono::milliseconds(200));
+  EXPECT_GE(short_wait, std::chrono::milliseconds(200));
+  const auto given_up = life_that_ends_during_init(std::chrono::hours(1));
+  EXPECT_GE(given_up, std::chrono::seconds(2));
+  EXPECT_LT(short_wait, given_up);
 }
 
 TEST_F(Lifecycle, AForksChildWritesNothingIntoItsParentsFile) {

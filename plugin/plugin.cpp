@@ -24,7 +24,8 @@
 namespace stalltrace::plugin {
 namespace {
 
-constexpr time_t kUnloadSeconds = 2;
+constexpr uint64_t kUnloadNs = 2'000'000'000;
+constexpr timespec kUnloadPause{0, 1'000'000};
 constexpr uint64_t kNoBox = 0xc0;  // context without a file; not NULL, which NCCL takes for "no profiler"
 
 struct Plugin {
@@ -165,13 +166,15 @@ bool ensure_recording(const InitRequest& request) {
 /// Runs at dlclose. While communicators live it runs at the end of the process instead, and NCCL's threads may still be
 /// writing. A thread that holds the mutex during this (another thread in ncclCommDestroy while main returns) needs the
 /// mapping, and is waited for. One that holds it for longer may wait for the dynamic linker, which waits for us:
-/// everything is then left to the process's end.
+/// everything is then left to the process's end. It tries again and again, since no lock of glibc before 2.30 has a
+/// deadline by this clock.
 [[gnu::destructor]] void unload() {
-  timespec patience{};
-  clock_gettime(CLOCK_MONOTONIC, &patience);
-  patience.tv_sec += kUnloadSeconds;
-  if (pthread_mutex_clocklock(&plugin.mutex, CLOCK_MONOTONIC, &patience) != 0) {
-    return;
+  const uint64_t give_up_ns = now_ns() + kUnloadNs;
+  while (pthread_mutex_trylock(&plugin.mutex) != 0) {
+    if (now_ns() > give_up_ns) {
+      return;
+    }
+    nanosleep(&kUnloadPause, nullptr);
   }
   stop_heartbeat();
   if (plugin.communicators == 0) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The layering, executable: who may include whom, and how many files a folder may hold.
+"""The layering, executable: who may include whom, no cycles between folders, and how many files a folder may hold.
 
     base <- {stacks, model} <- {store, analysis, report, export, import, preflight, simulation <- lab, blackbox <- {capture, launch}}
          <- {serve <- fleet, autopsy} <- cli
@@ -12,10 +12,13 @@ The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of st
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
 The folders of analysis/ are layers: each sees only those before it in ANALYSIS_LAYERS.
+At every depth, the folders side by side in one folder include each other in one direction only. The files of that folder
+itself, which put its parts together, may include all of them and be included by them; tests may include all.
 Prints one line per violation; the exit code is 1 if there is any.
 """
 
 import collections
+import os
 import pathlib
 import re
 import sys
@@ -72,6 +75,8 @@ PRIVATE = [
 # C++ outside of the rooms that may see all of them: what no room can test or measure alone. Private headers stay private.
 EVERYWHERE = {"tests", "bench"}
 JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
+# Where the folders side by side may form no cycle, at every depth.
+WITHOUT_CYCLES = ("src", "lab", "bpf", "plugin")
 TOPS = ("src", "lab", "bpf", "plugin", "tests", "bench")
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
 # Data that programs make: there may be many side by side.
@@ -163,9 +168,67 @@ def check_sizes(root):
             for folder, count in sorted(counts.items()) if count > MOST_FILES]
 
 
+def includes_of(path):
+    """The line number, the bracket and the header of each include."""
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1], match[2]
+
+
+def sibling_includes(root):
+    """folder -> its part -> another part of it -> the first include from one to the other, as (path:line, header)."""
+    files = {path.relative_to(root) for top in WITHOUT_CYCLES for path in (root / top).rglob("*")
+             if path.suffix in SUFFIXES and path.is_file() and path.parent.name != "testing" and not path.name.endswith("_test.cpp")}
+    interfaces = sorted({path.parent for path in files if path.parent.name == "include"})
+    edges = collections.defaultdict(lambda: collections.defaultdict(dict))
+    for path in sorted(files):
+        # The practice job's programs include by paths from a folder of their own, all others by paths from one of the roots.
+        bases = [*path.parents, pathlib.Path("src"), pathlib.Path("bpf"), *interfaces]
+        for number, bracket, header in includes_of(root / path):
+            named = (pathlib.Path(os.path.normpath(base / header)) for base in bases)
+            target = next((file for file in named if file in files), None) if bracket == '"' else None
+            if target is None:
+                continue
+            own, other = path.parent.parts, target.parent.parts
+            depth = next((i for i, (a, b) in enumerate(zip(own, other)) if a != b), 0)
+            if depth > 0:
+                edges["/".join(own[:depth])][own[depth]].setdefault(other[depth], (f"{path}:{number}", header))
+    return edges
+
+
+def shortest_cycle(edges, start):
+    """The folders on the way from `start` back to it, `start` at both ends; None if there is no way."""
+    ways = collections.deque([[start]])
+    seen = set()
+    while ways:
+        way = ways.popleft()
+        for target in sorted(edges.get(way[-1], ())):
+            if target == start:
+                return [*way, start]
+            if target not in seen:
+                seen.add(target)
+                ways.append([*way, target])
+    return None
+
+
+def check_cycles(root):
+    """One line for each step of each cycle; of several cycles through a folder, the shortest."""
+    found, known = [], set()
+    for folder, edges in sorted(sibling_includes(root).items()):
+        for start in sorted(edges):
+            way = shortest_cycle(edges, start)
+            if way is None or (folder, frozenset(way)) in known:
+                continue
+            known.add((folder, frozenset(way)))
+            for one, other in zip(way, way[1:]):
+                line, header = edges[one][other]
+                found.append(f"{line}: {one} -> {other} ({header}) is part of a cycle in {folder}/: {' -> '.join(way)}")
+    return found
+
+
 def check(root):
     """All violations under `root`, as 'path:line: reason'."""
-    found = check_sizes(root)
+    found = check_sizes(root) + check_cycles(root)
     for top in TOPS:
         for path in sorted((root / top).rglob("*")):
             if path.suffix not in SUFFIXES:
@@ -175,10 +238,8 @@ def check(root):
             if room not in ALLOWED and room not in EVERYWHERE:
                 found.append(f"{relative}:1: '{room}' is not a room; give it a row in scripts/check_includes.py")
                 continue
-            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-                match = INCLUDE.match(line)
-                reason = match and violation(root, path, match[1], match[2])
-                if reason:
+            for number, bracket, header in includes_of(path):
+                if reason := violation(root, path, bracket, header):
                     found.append(f"{relative}:{number}: {reason}")
     return found
 

@@ -3,8 +3,8 @@
 """One vocabulary: the glossary at the head of src/README.md, and here the words that it replaced.
 
 Looks at names, comments, texts and documents of all tracked files: a word is found in sentences, in snake_case and in
-CamelCase. Some are replaced only in what users read (documents, texts of the program) or in the program's names. Prints
-one line per occurrence with the glossary's term; the exit code is 1 if there is any.
+CamelCase. Some are replaced only in what users read (documents, texts of the program), in the program's names, or outside
+of some folders. Prints one line per occurrence with the glossary's term; the exit code is 1 if there is any.
 """
 
 import pathlib
@@ -49,12 +49,19 @@ REPLACED_IN_NAMES = {
 REPLACED_IN_USER_TEXT = {
     re.compile(r"\b[Ss]ays?\b"): ("say", "report, state, show, name, describe"),
 }
+# Names of the profiler file, outside of its own code: there, and in that of the kernel's records, a ring is a buffer.
+REPLACED_OUTSIDE = {
+    re.compile(r"\brings(?=\(|\.\w|\s*=)|\b[a-z]\w*_rings\b|\bring_(?:file|folder|path|target)s?\b|\bring\.pack\b|\bRings\b"
+               r"|\brings? (?:file|folder)s?\b"): ("ring", "profiler file"),
+}
+RING_BUFFERS = re.compile(r"^(bpf|plugin|lab/nccl|src/blackbox|src/capture|docs)/|\.md$")
 TERMS = {word: term for words, term in REPLACED.items() for word in words}
 FOLDERS = ("src", "bpf", "plugin", "lab", "tests", "bench", "scripts", "docs", "cmake", "packaging")
 SUFFIXES = {".h", ".c", ".cpp", ".py", ".sh", ".md", ".txt", ".cmake", ".toml", ".sql", ".mjs"}
 # Exceptions: the profiler file's format keeps the prefix of its types, and the plugin's writer its folder. Printed
-# output of programs is evidence and stays unchanged. This list and its test contain the words.
-SKIPPED = re.compile(r"^(docs/evidence/|tests/fuzz/corpus/|scripts/check_words\.py$|tests/checks/scripts_test\.py$)")
+# output of programs is evidence and stays unchanged. This list and its test contain the words, and
+# src/FILES.md quotes comments, in which fewer are replaced than in pages.
+SKIPPED = re.compile(r"^(docs/evidence/|tests/fuzz/corpus/|src/FILES\.md$|scripts/check_words\.py$|tests/checks/scripts_test\.py$)")
 USER_TEXT = re.compile(r"\.md$|^docs/\w+\.json$|/testdata/\w+\.txt$|^tests/support/sentences\.txt$")
 PROGRAM = re.compile(r"^(src|lab|plugin|bpf)/.*(?<!_test)\.(cpp|h)$")
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -89,6 +96,7 @@ def names_of(path, line):
 def phrases_in(path, line):
     """The replaced phrases in a line with their terms."""
     for patterns, text in ((REPLACED_PHRASES, line), (REPLACED_IN_NAMES, names_of(path, line)),
+                           (REPLACED_OUTSIDE, "" if RING_BUFFERS.search(path) else line),
                            (REPLACED_IN_USER_TEXT, user_text_of(path, line))):
         for pattern, replaced in patterns.items():
             if text and pattern.search(text):

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads what others write or decide, starting from the kept corpora. Targets:
-# ring (reader and import of profiler files), agent (what a tracer does with a process's file), records (what becomes of the kernel's
+# profiler_file (reader and import), agent (what a tracer does with a process's file), records (what becomes of the kernel's
 # records), traceback (exceptions' frames), stacks (other processes' memory), libraries (the files that they map), proc (/proc),
 # recording (explain, query, export, merge and the MCP tools on edited recordings), sql (the SQL of query), config (the configuration
 # file), words (durations, lists of nodes, faults of the lab), log dump benchmark kernel_log py_spy chrome_trace capture ras inspector
@@ -14,8 +14,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
-all="ring agent records traceback stacks libraries proc recording sql config words log dump benchmark kernel_log py_spy chrome_trace capture ras inspector
-  nvidia_smi mcp http"
+all="profiler_file agent records traceback stacks libraries proc recording sql config words log dump benchmark kernel_log py_spy chrome_trace capture ras
+  inspector nvidia_smi mcp http"
 targets=${2:-$all}
 build=build-fuzz
 flags=(-std=c++2b -O1 -gline-tables-only -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang
@@ -42,7 +42,7 @@ for target in $targets; do
   source_of[$target]=tests/fuzz/${target}_target.cpp
   [[ -e ${source_of[$target]} ]] || source_of[$target]=tests/fuzz/imports/${target}_target.cpp
   case $target in
-    ring | agent) makes_seeds[seeds]=1 ;;
+    profiler_file | agent) makes_seeds[seeds]=1 ;;
     stacks) makes_seeds[stacks_seeds]=1 ;;
     records) makes_seeds[record_seeds]=1 ;;
   esac
@@ -91,7 +91,7 @@ for target in $targets; do
   seeds=$build/seeds-$target
   longest=16384
   case $target in
-    ring | agent) seeds=$build/seeds ;;
+    profiler_file | agent) seeds=$build/seeds ;;
     stacks) longest=65536 ;;
     recording) longest=256 ;;
     sql | config | words | proc) longest=4096 ;;

@@ -37,9 +37,9 @@ def find(folder, name):
     return found[0]
 
 
-def select(plugin, rings):
+def select(plugin, profiler_folder):
     """The next jobs load `plugin`, or no plugin if None."""
-    os.environ["STALLTRACE_DIR"] = str(rings)
+    os.environ["STALLTRACE_DIR"] = str(profiler_folder)
     os.environ.pop("NCCL_PROFILER_PLUGIN", None)
     if plugin:
         os.environ["NCCL_PROFILER_PLUGIN"] = str(plugin)
@@ -88,16 +88,16 @@ def main():
     libraries = arguments.plugins or arguments.build
     plugins = {"none": None, "nothing": find(libraries, "libnccl-profiler-nothing.so").resolve(),
                "stalltrace": find(libraries, "libnccl-profiler-stalltrace.so").resolve()}
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as rings, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as profiler_folder, tempfile.TemporaryDirectory() as folder:
         job = jobs.Job(arguments.build.resolve(), pathlib.Path(folder))
 
         def measure_with(condition):
-            select(plugins[condition], rings)
+            select(plugins[condition], profiler_folder)
             return measure(job, arguments.ranks)
 
         print(f"the job beside the plugin, {arguments.ranks} ranks, {arguments.rounds} rounds")
         print_results(rounds_of(list(plugins), arguments.rounds, measure_with))
-        sizes = [path.stat().st_size / 2**20 for path in pathlib.Path(rings).glob("*.profiler")]
+        sizes = [path.stat().st_size / 2**20 for path in pathlib.Path(profiler_folder).glob("*.profiler")]
         if len(sizes) != JOBS_A_ROUND * arguments.rounds * arguments.ranks:
             raise SystemExit("bench: the plugin did not record; NCCL_DEBUG=INFO says why")
         print(f"  file: {max(sizes):.1f} MiB a process, goal {FILE_GOAL_MIB}: {'met' if max(sizes) <= FILE_GOAL_MIB else 'missed'}")

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "bench/must.h"
 #include "store/read/batch.h"
-#include "store/sqlite/open.h"
+#include "store/schema/open_recording.h"
 #include "store/write/writer.h"
 
 namespace stalltrace {
@@ -87,7 +87,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
   }
   const std::string sql = must(store::select_sql(db, EventTraits<Collective>::kTable, columns));
   table.select = must(db.prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, store::kIdColumn<Collective>)));
-  store::Batch<Collective> batch(table, store::NodeRun{.stored = 1, .shown = 1}, TimeRange{});
+  store::Batch<Collective> batch(table, store::NodeRun{.id_in_file = 1, .unified_id = 1}, TimeRange{});
   int64_t sum = 0;
   for (int64_t id = first; id < end; id += kRowsPerRead) {
     const store::RowGroup group{.first_id = id, .end_id = std::min(id + kRowsPerRead, end), .later_min_ns = 0};

@@ -18,7 +18,7 @@ struct st_config {
   __u32 only_listed;   /* trace only processes in the map `scope` and their descendants */
   __u64 span_gap_ns;   /* a silence longer than this ends a network span */
   __u64 span_max_ns;   /* a span is cut after this */
-  __u64 sample_gap_ns; /* at most one connection sample per this time, but for loss */
+  __u64 sample_gap_ns; /* at most one connection sample per this time, or per eighth of it at a retransmission */
   __u64 long_wait_ns;  /* a wait at least this long is a record of its own */
   __u64 window_ns;     /* shorter waits are summed over this time ... */
   __u64 window_min_ns; /* ... and reported when a sum reaches this */

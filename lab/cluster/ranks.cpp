@@ -18,7 +18,7 @@ namespace {
 /// Makes NCCL find the node's own copy of the plugin.
 std::vector<std::string> plugin_environment(const RunOptions& options, const VirtualNode& node) {
   return {fmt::format("NCCL_PROFILER_PLUGIN={}/lib/{}", node.folder, kProfilerPluginFile),
-          "STALLTRACE_DIR=" + ring_folder(options), "STALLTRACE_NODE=" + node.name};
+          "STALLTRACE_DIR=" + profiler_folder(options), "STALLTRACE_NODE=" + node.name};
 }
 
 SpawnOptions in_background(const std::string& log) {

@@ -32,7 +32,7 @@ namespace {
 
 constexpr int kTickMs = 10;
 /// Wait after the last rank's end, until its last events reach the agents.
-constexpr std::chrono::milliseconds kSettle{200};
+constexpr std::chrono::milliseconds kLastEventsWait{200};
 
 int64_t default_timeout_ns(int steps) { return (60 + static_cast<int64_t>(steps)) * kNsPerSecond; }
 
@@ -96,7 +96,7 @@ class Run {
     if (!started) {
       agents_.discard_recordings();
       if (folder_.created()) {
-        std::filesystem::remove(ring_folder(options_), ignored);  // both only while they are empty
+        std::filesystem::remove(profiler_folder(options_), ignored);  // both only while they are empty
         folder_.remove_itself();
       }
       return std::unexpected(started.error());
@@ -131,8 +131,8 @@ class Run {
     }
     ST_ASSIGN(folder_, prepare_folder(options_.out_dir));
     options_.out_dir = folder_.path();
-    if (options_.plugin && ::mkdir(ring_folder(options_).c_str(), 0755) != 0) {
-      return fail_errno("create " + ring_folder(options_), errno);
+    if (options_.plugin && ::mkdir(profiler_folder(options_).c_str(), 0755) != 0) {
+      return fail_errno("create " + profiler_folder(options_), errno);
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
       nodes_.push_back(make_node(rank, options_.out_dir));
@@ -222,7 +222,7 @@ class Run {
     note(ranks_.stop(nodes_));
     const int64_t ended_ns = utc_now_ns();
     note(injector_->finish());
-    std::this_thread::sleep_for(kSettle);
+    std::this_thread::sleep_for(kLastEventsWait);
     outcome_.warnings = agents_.stop();
     outcome_.recordings = agents_.recordings();
     outcome_.ranks = ranks_.outcomes();
@@ -279,7 +279,7 @@ class Run {
 
 }  // namespace
 
-std::string ring_folder(const RunOptions& options) { return options.out_dir + "/profiler"; }
+std::string profiler_folder(const RunOptions& options) { return options.out_dir + "/profiler"; }
 
 Result<RunOutcome> run(const RunOptions& options) {
   Run practice(options);

@@ -55,7 +55,7 @@ struct RunOutcome {
 };
 
 /// Folder of the ranks' profiler files with `plugin`.
-std::string ring_folder(const RunOptions& options);
+std::string profiler_folder(const RunOptions& options);
 
 /// Single-threaded; call it from the main thread. It handles SIGINT, SIGTERM and SIGHUP of the calling thread, which
 /// end the run in order (ErrorKind::kInterrupted, recordings and truth.json kept). A workload that fails or hangs is a

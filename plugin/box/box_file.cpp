@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "plugin/box/file_status.h"
 #include "plugin/box/process.h"
 #include "plugin/box/ring.h"
 #include "plugin/wire/blackbox.h"
@@ -63,7 +64,7 @@ Layout largest_layout(uint64_t limit_bytes) {
 bool is_in_shared_memory(int fd) {
   struct stat file {};
   struct stat shared {};
-  return fstat(fd, &file) == 0 && stat(ST_BOX_FOLDER, &shared) == 0 && file.st_dev == shared.st_dev;
+  return read_status(fd, &file) && read_status(ST_BOX_FOLDER, &shared) && file.st_dev == shared.st_dev;
 }
 
 uint64_t space_for_us(int fd, uint64_t limit_bytes) {
@@ -173,7 +174,7 @@ int fill_new_file(int fd, uint64_t limit_bytes, Box* box) {
 Layout layout_of_ours(int fd) {
   struct stat info {};
   st_box_header header{};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0 ||
+  if (!read_status(fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0 ||
       pread(fd, &header, sizeof(header), 0) != sizeof(header)) {
     return {};
   }

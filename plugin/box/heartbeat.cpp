@@ -2,8 +2,10 @@
 #include "plugin/box/heartbeat.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
-#include <semaphore.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,7 +27,7 @@ constexpr bool kThreadsAfterFork = true;
 
 struct Heartbeat {
   pthread_t thread{};
-  sem_t stop{};
+  uint32_t stop = 0;                // a futex: 1 when the thread should stop
   st_box_header* header = nullptr;  // valid while the thread lives
   uint64_t started_ns = 0;
   pid_t owner = 0;
@@ -45,17 +47,17 @@ uint64_t runnable_ns(int schedstat) {
   return second == nullptr ? UINT64_MAX : strtoull(second, nullptr, 10);
 }
 
-/// True when the thread should stop.
+/// True when the thread should stop. A futex, since no semaphore of glibc before 2.30 has a deadline by this clock.
 bool sleep_until(uint64_t due_ns) {
   const timespec due{static_cast<time_t>(due_ns / kNsPerSecond), static_cast<long>(due_ns % kNsPerSecond)};
-  for (;;) {
-    if (sem_clockwait(&heartbeat.stop, CLOCK_MONOTONIC, &due) == 0) {
-      return true;
-    }
-    if (errno != EINTR) {
+  while (load(heartbeat.stop, std::memory_order_acquire) == 0) {
+    const long woken = syscall(SYS_futex, &heartbeat.stop, FUTEX_WAIT_BITSET_PRIVATE, 0, &due, nullptr,
+                               FUTEX_BITSET_MATCH_ANY);  // the deadline is by CLOCK_MONOTONIC
+    if (woken != 0 && errno != EINTR && errno != EAGAIN) {
       return false;
     }
   }
+  return true;
 }
 
 void report_pause(st_box_header& header, uint64_t from_ns, uint64_t to_ns, uint64_t waited_ns) {
@@ -78,7 +80,7 @@ uint64_t report_beat(st_box_header& header, uint64_t now) {
 
 void* beat(void*) {
   st_box_header& header = *heartbeat.header;
-  pthread_setname_np(pthread_self(), "stalltrace");
+  prctl(PR_SET_NAME, "stalltrace");
   const int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
   uint64_t beat_ns = heartbeat.started_ns;
   for (bool stopping = false; !stopping;) {
@@ -119,11 +121,12 @@ bool make_thread() {
 }  // namespace
 
 void start_heartbeat(Box& box) {
-  if (heartbeat.header != nullptr || (heartbeat.forked && !kThreadsAfterFork) || sem_init(&heartbeat.stop, 0, 0) != 0) {
+  if (heartbeat.header != nullptr || (heartbeat.forked && !kThreadsAfterFork)) {
     return;
   }
   heartbeat.header = box.header;
   heartbeat.owner = getpid();
+  store<uint32_t>(heartbeat.stop, 0);
   heartbeat.started_ns = now_ns();
   // A reader that sees a running heartbeat must see a recent one.
   raise_to(box.header->heartbeat_ns, heartbeat.started_ns);
@@ -137,7 +140,8 @@ void start_heartbeat(Box& box) {
 void stop_heartbeat() {
   if (heartbeat.header != nullptr &&
       heartbeat.owner == getpid()) {  // a clone without fork handlers has no thread either
-    sem_post(&heartbeat.stop);
+    store<uint32_t>(heartbeat.stop, 1, std::memory_order_release);
+    syscall(SYS_futex, &heartbeat.stop, FUTEX_WAKE_PRIVATE, 1);
     pthread_join(heartbeat.thread, nullptr);
     store(heartbeat.header->heartbeat_ended_ns, now_ns(), std::memory_order_release);
   }

@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "plugin/box/field.h"
+#include "plugin/box/file_status.h"
 #include "plugin/wire/blackbox.h"
 
 namespace stalltrace::plugin {
@@ -75,7 +76,7 @@ void consider(int folder, const char* name, uint64_t oldest_ns, OldFiles* found)
     return;
   }
   struct stat info {};
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() && !writer_lives(fd) &&
+  if (read_status(fd, &info) && S_ISREG(info.st_mode) && info.st_uid == geteuid() && !writer_lives(fd) &&
       !(oldest_ns != 0 && is_too_old(fd, oldest_ns) && unlinkat(folder, name, 0) == 0)) {
     found->bytes += static_cast<uint64_t>(info.st_blocks) * 512;
     const int64_t modified_ns = info.st_mtim.tv_sec * kNsPerSecond + info.st_mtim.tv_nsec;

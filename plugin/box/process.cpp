@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "plugin/box/field.h"
+#include "plugin/box/file_status.h"
 #include "plugin/wire/redaction.h"
 
 namespace stalltrace::plugin {
@@ -99,7 +100,7 @@ void describe_command(st_box_header& header) {
 
 uint64_t inode_of(const char* path) {
   struct stat info {};
-  return stat(path, &info) == 0 ? info.st_ino : 0;
+  return read_status(path, &info) ? info.st_ino : 0;
 }
 
 /// 16 bits, not 0, that distinguish this process's ids from those of other processes.

@@ -112,15 +112,15 @@ class Check:
         self.table.add(f"{name}: kernel traced", self.traced or None, "yes" if self.traced else untraced or "no recording")
         return folder if result.returncode == 0 else None
 
-    def import_rings(self, name, folder):
+    def import_profiler_files(self, name, folder):
         """The recording of the profiler files alone; None if it can't be made."""
         if self.nccl_version < PROFILER_SINCE:
             self.table.add(f"{name}: profiler files", None, f"NCCL has a profiler interface since {'.'.join(map(str, PROFILER_SINCE))}")
             return None
-        rings = sorted((folder / "run" / "profiler").glob("*.profiler"))
-        self.table.add(f"{name}: profiler files", len(rings) >= self.options.ranks, f"{len(rings)} files")
-        out = folder / "rings.db"
-        result = self.stalltrace("import", *rings, "--out", out)
+        files = sorted((folder / "run" / "profiler").glob("*.profiler"))
+        self.table.add(f"{name}: profiler files", len(files) >= self.options.ranks, f"{len(files)} files")
+        out = folder / "imported.db"
+        result = self.stalltrace("import", *files, "--out", out)
         self.table.add(f"{name}: import", result.returncode == 0, "done" if result.returncode == 0 else result.stderr.strip()[-300:])
         return out if result.returncode == 0 else None
 
@@ -159,7 +159,7 @@ class Check:
         if folder is None:
             return
         owns = [compare.Own(folder / f"own{rank}.jsonl") for rank in range(self.options.ranks)]
-        recorded = self.import_rings("nccl", folder)
+        recorded = self.import_profiler_files("nccl", folder)
         if recorded:
             self.hold_against("plugin", recorded, owns, "profiler")
             self.find("plugin", "the late rank is found", self.explain("plugin", recorded), "late_rank", LATE_RANK)
@@ -183,7 +183,7 @@ class Check:
             self.table.add("PyTorch DDP", None, "no PyTorch with NCCL and a device here")
             return
         folder = self.job("ddp", "ddp")
-        recorded = folder and self.import_rings("ddp", folder)
+        recorded = folder and self.import_profiler_files("ddp", folder)
         if recorded:
             per_rank = compare.Recording(recorded).rows(
                 "SELECT rank, COUNT(*), SUM(completion = 'profiler') FROM nccl_events WHERE op = 'ALL_REDUCE' GROUP BY rank")

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/kernel_matrix/make_root.sh: the guest's root file system but for kernel modules, as
+# scripts/kernel_matrix/make_root.sh: the guest's root file system except its kernel modules, as
 # build/kernel-matrix/ARCH/root.cpio.gz: busybox, iproute2, nftables, this build's programs, and the libraries that all
 # of them need. It is made again when one of them is newer.
 set -euo pipefail

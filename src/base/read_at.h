@@ -10,7 +10,7 @@
 
 namespace stalltrace {
 
-/// As pread(2), but for EINTR: the number of bytes read, fewer at the end of the file; -1 with errno.
+/// As pread(2), but goes on after EINTR: the number of bytes read, fewer at the end of the file; -1 with errno.
 inline ssize_t read_at(int fd, void* into, size_t bytes, off_t offset) {
   ssize_t got = 0;
   do {

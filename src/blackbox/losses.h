@@ -34,6 +34,7 @@ inline constexpr const char* kLostUnpaired = "profiler:unpaired";
 inline constexpr const char* kLostForgotten = "profiler:forgotten";
 inline constexpr const char* kLostParts = "profiler:open_part";
 inline constexpr const char* kLostCommunicators = "profiler:unknown_communicator";
+inline constexpr const char* kLostForgottenCommunicators = "profiler:forgotten_communicator";
 inline constexpr const char* kLostUnlinkedSteps = "profiler:unlinked_step";
 
 /// Counts by source.

@@ -70,7 +70,8 @@ void ProfilerSession::learn_communicators(std::vector<st_box_communicator> table
     communicators_[entry.serial] = entry;
   }
   table_ = std::move(table);
-  // The writer reuses entries of ended communicators: those that left the table are kept while there is room.
+  // The writer reuses entries of ended communicators: those that left the table are kept while there is room. Where
+  // calls still name one that was forgotten, they are counted when they are taken.
   std::erase_if(communicators_, [&](const auto& known) {
     return communicators_.size() > header_.communicator_capacity &&
            std::ranges::none_of(table_, [&](const auto& entry) { return entry.serial == known.first; });
@@ -161,6 +162,12 @@ const st_box_communicator* ProfilerSession::communicator(uint64_t serial) const 
   return found == communicators_.end() ? nullptr : &found->second;
 }
 
+void ProfilerSession::count_unknown_communicator(const st_box_event& ended) {
+  if (ended.communicator != 0 && communicator(ended.communicator) == nullptr) {
+    own_losses_.add(kLostForgottenCommunicators);
+  }
+}
+
 int32_t ProfilerSession::nodes_of(uint64_t hash) const {
   const auto found = std::ranges::find_if(communicators_, [&](const auto& known) { return known.second.hash == hash; });
   return found == communicators_.end() ? 0 : found->second.nodes;
@@ -183,6 +190,9 @@ std::vector<ProfilerCall> ProfilerSession::take_calls(const Owner& owner, uint64
   const auto add = [&](const st_box_event& event, bool open) {
     if (auto call = decode_call({event, open}, events_, communicator(event.communicator), owner)) {
       calls.push_back(std::move(*call));
+      if (!open) {  // an open one comes again with each read
+        count_unknown_communicator(event);
+      }
     }
   };
   std::vector<st_box_event> later;
@@ -210,20 +220,21 @@ std::vector<ProfilerCall> ProfilerSession::take_calls(const Owner& owner, uint64
 
 std::vector<StepRow> ProfilerSession::take_steps(const Owner& owner) {
   std::vector<StepRow> rows;
-  const auto add = [&](std::optional<StepRow> row) {
+  const auto add = [&](const st_box_event& event, std::optional<StepRow> row) {
     if (row) {
       rows.push_back(std::move(*row));
+      count_unknown_communicator(event);
     }
   };
   const std::vector<st_box_event> ended = std::exchange(ended_steps_, {});
   for (const st_box_event& event : ended) {
     if (event.type == ST_BOX_PROXY_STEP) {
-      add(steps_.ended_step(event, communicator(event.communicator), owner));
+      add(event, steps_.ended_step(event, communicator(event.communicator), owner));
     }
   }
   for (const st_box_event& event : ended) {
     if (event.type == ST_BOX_PROXY_OP) {
-      add(steps_.ended_operation(event, communicator(event.communicator), owner));
+      add(event, steps_.ended_operation(event, communicator(event.communicator), owner));
     }
   }
   return rows;

@@ -93,6 +93,7 @@ class ProfilerSession {
   void note_activity(const st_box_event& event, uint64_t now_ns);
   void count_progress(const ProfilerFileContents& contents);
   void keep_api_call(const st_box_event& event);
+  void count_unknown_communicator(const st_box_event& ended);
 
   ProfilerFileReader reader_;
   Keep keep_;

@@ -104,6 +104,40 @@ TEST_F(Session, ACallWhoseApiCallIsForgottenIsALoss) {
   EXPECT_EQ(session.losses().of(kLostApiCalls), 1);
 }
 
+/// The writer reuses the entries of ended communicators, and the session keeps no more of them than the table holds.
+TEST_F(Session, WhatNamesAForgottenCommunicatorIsALoss) {
+  ProfilerSession session = open(Keep::kNewCalls);
+  ASSERT_TRUE(session.read(kNow));
+  ASSERT_NE(session.communicator(1), nullptr);
+  for (uint64_t entry = 0; entry < MadeProfilerFile::kCommunicators; ++entry) {
+    file_.communicators[entry] = {.serial = 2 + entry, .hash = 0xabd + entry, .created_ns = 2 * kSessionSecond};
+  }
+  const auto of_communicator = [](uint32_t serial, uint64_t end_ns) {
+    st_box_event event = MadeProfilerFile::collective(serial, 2 * kSessionSecond, end_ns);
+    event.communicator = serial;
+    return event;
+  };
+  for (const uint32_t serial : {0, 1, 2}) {
+    file_.append(of_communicator(serial, 3 * kSessionSecond));
+  }
+  st_box_event step{};
+  step.type = ST_BOX_PROXY_STEP;
+  step.communicator = 1;
+  step.start_ns = 2 * kSessionSecond;
+  step.end_ns = 3 * kSessionSecond;
+  file_.append(step);
+  st_box_event hung = of_communicator(1, 0);
+  hung.u.coll.ops_started = 1;
+  file_.put(0, hung, ST_BOX_ENDED);
+  write();
+  ASSERT_TRUE(session.read(kNow));
+  ASSERT_EQ(session.communicator(1), nullptr);
+  EXPECT_EQ(session.take_calls(kOwner).size(), 4);
+  EXPECT_EQ(session.losses().of(kLostForgottenCommunicators), 1) << "an open call comes again";
+  EXPECT_EQ(session.take_steps(kOwner).size(), 1);
+  EXPECT_EQ(session.losses().of(kLostForgottenCommunicators), 2);
+}
+
 TEST_F(Session, StepsOfMoreOperationsThanAreRememberedAreCounted) {
   ProfilerSession session = open(Keep::kNewCalls);
   stream(session, 4096 + 2, [](uint64_t n) {

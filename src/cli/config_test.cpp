@@ -24,7 +24,7 @@ TEST(Config, NamesTheNodeAndItsLibraries) {
   EXPECT_THAT(config->nodes, ElementsAre("gpu[1-2]", "login:7701"));
 }
 
-TEST(Config, AnEmptyFileSettlesNothing) {
+TEST(Config, AnEmptyFileSetsNothing) {
   const auto config = parse_config("", "f");
   ASSERT_TRUE(config) << config.error().what;
   EXPECT_TRUE(config->node.empty());

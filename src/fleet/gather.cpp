@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "fleet/node_info.h"
 #include "fleet/received_file.h"
-#include "serve/http/message.h"
+#include "serve/http_message.h"
 #include "store/recording_state.h"
 
 namespace stalltrace::fleet {

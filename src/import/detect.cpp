@@ -28,8 +28,8 @@ constexpr std::string_view kProfilerMagic = "STBLKBOX";
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr size_t kHeadBytes = 4096;
 // Of a job's output before NCCL's first line:
-constexpr int64_t kMostLinesLookedAt = 200'000;
-constexpr uint64_t kMostBytesLookedAt = uint64_t{64} << 20;
+constexpr int64_t kMostLinesSearched = 200'000;
+constexpr uint64_t kMostBytesSearched = uint64_t{64} << 20;
 
 bool is_json_dump(std::string_view head) {
   const size_t brace = head.find_first_not_of(" \t\r\n");
@@ -96,7 +96,7 @@ Result<std::vector<Format>> line_formats(const std::string& path, uint64_t most_
         ++found;
       }
     }
-    if (found == kLineFormats.size() || line->number >= kMostLinesLookedAt) {
+    if (found == kLineFormats.size() || line->number >= kMostLinesSearched) {
       break;
     }
   }
@@ -170,7 +170,7 @@ Result<std::vector<Format>> detect(const std::string& path) {
     return Formats{Format::kFlightRecorder};
   }
   const bool binary = head.find('\0') != std::string::npos;  // a log can have a few, but it begins as text
-  ST_ASSIGN(Formats formats, line_formats(path, binary ? kHeadBytes : kMostBytesLookedAt));
+  ST_ASSIGN(Formats formats, line_formats(path, binary ? kHeadBytes : kMostBytesSearched));
   return formats.empty() ? Formats{Format::kUnknown} : std::move(formats);
 }
 

@@ -25,13 +25,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Rings : public testing::Test {
+class FilesOfARun : public testing::Test {
  protected:
-  Rings() : folder_("/dev/shm/run_rings_test." + std::to_string(::getpid())) {
+  FilesOfARun() : folder_("/dev/shm/profiler_files_test." + std::to_string(::getpid())) {
     fs::create_directories(memory());
     fs::create_directories(kept());
   }
-  ~Rings() override { fs::remove_all(folder_); }
+  ~FilesOfARun() override { fs::remove_all(folder_); }
 
   [[nodiscard]] std::string memory() const { return folder_ + "/memory"; }
   [[nodiscard]] std::string kept() const { return folder_ + "/kept"; }
@@ -40,8 +40,8 @@ class Rings : public testing::Test {
     return ProfilerFiles(
         kept(), chosen, [this](const std::string& line) { lines_ += line + "\n"; }, memory());
   }
-  std::vector<std::string> collect(ProfilerFiles& rings) {
-    return rings.collect([this](const std::string& line) { lines_ += line + "\n"; });
+  std::vector<std::string> collect(ProfilerFiles& files) {
+    return files.collect([this](const std::string& line) { lines_ += line + "\n"; });
   }
 
   std::string folder_;
@@ -75,80 +75,80 @@ bool wait_for(const std::string& path) {
   return fs::exists(path);
 }
 
-TEST_F(Rings, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
-  ProfilerFiles rings = make();
-  ASSERT_TRUE(rings.in_memory()) << lines();
-  EXPECT_TRUE(rings.folder().starts_with(memory() + "/stalltrace-run-"));
+TEST_F(FilesOfARun, LieInMemoryOfThisUserAloneAndAreMovedAtTheEnd) {
+  ProfilerFiles files = make();
+  ASSERT_TRUE(files.in_memory()) << lines();
+  EXPECT_TRUE(files.folder().starts_with(memory() + "/stalltrace-run-"));
   struct stat info {};
-  ASSERT_EQ(::stat(rings.folder().c_str(), &info), 0);
+  ASSERT_EQ(::stat(files.folder().c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0700U);
   const blackbox::MadeProfilerFile file = file_of(1);
-  file.write(rings.folder() + "/stalltrace-1-1.profiler");
-  EXPECT_EQ(collect(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
+  file.write(files.folder() + "/stalltrace-1-1.profiler");
+  EXPECT_EQ(collect(files), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
   EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), file.bytes());
   ASSERT_EQ(::stat((kept() + "/stalltrace-1-1.profiler").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
   EXPECT_TRUE(fs::is_empty(memory()));
 }
 
-TEST_F(Rings, WithoutMemoryTheyLieInTheRunsFolderAndThatIsReported) {
-  ProfilerFiles rings(
+TEST_F(FilesOfARun, WithoutMemoryTheyLieInTheRunsFolderAndThatIsReported) {
+  ProfilerFiles files(
       kept(), "", [this](const std::string& line) { lines_ += line; }, "/proc");
-  EXPECT_FALSE(rings.in_memory());
-  EXPECT_EQ(rings.folder(), kept());
-  golden::expect_text(lines(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
+  EXPECT_FALSE(files.in_memory());
+  EXPECT_EQ(files.folder(), kept());
+  golden::expect_text(lines(), {{kept(), "KEPT"}, {files.folder(), "MEMORY"}});
   file_of(1).write(kept() + "/stalltrace-1-1.profiler");
-  EXPECT_EQ(collect(rings), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
+  EXPECT_EQ(collect(files), std::vector<std::string>{kept() + "/stalltrace-1-1.profiler"});
 }
 
-TEST_F(Rings, OneWhoseNameIsTakenAwayIsKept) {
-  ProfilerFiles rings = make();
-  file_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
-  rings.update();
-  fs::remove_all(rings.folder());
-  collect(rings);
+TEST_F(FilesOfARun, OneWhoseNameIsTakenAwayIsKept) {
+  ProfilerFiles files = make();
+  file_of(1).write(files.folder() + "/stalltrace-1-1.profiler");
+  files.update();
+  fs::remove_all(files.folder());
+  collect(files);
   EXPECT_EQ(read_file(kept() + "/stalltrace-1-1.profiler").value_or(""), file_of(1).bytes());
 }
 
-TEST_F(Rings, OneOfAProcessThatGoesOnStaysInMemoryToo) {
-  ProfilerFiles rings = make();
-  const std::string path = rings.folder() + "/stalltrace-1-1.profiler";
+TEST_F(FilesOfARun, OneOfAProcessThatGoesOnStaysInMemoryToo) {
+  ProfilerFiles files = make();
+  const std::string path = files.folder() + "/stalltrace-1-1.profiler";
   file_of(1).write(path);
-  file_of(2).write(rings.folder() + "/stalltrace-2-2.profiler");
+  file_of(2).write(files.folder() + "/stalltrace-2-2.profiler");
   auto writer = writer_of(path);
   ASSERT_TRUE(writer) << writer.error().what;
   ASSERT_TRUE(wait_for(path + ".locked"));
-  const auto collected = collect(rings);
+  const auto collected = collect(files);
   EXPECT_EQ(collected, (std::vector<std::string>{path, kept() + "/stalltrace-2-2.profiler"}));
   EXPECT_TRUE(fs::exists(path));
   EXPECT_TRUE(fs::exists(kept() + "/stalltrace-1-1.profiler"));
-  golden::expect_text(lines(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
+  golden::expect_text(lines(), {{kept(), "KEPT"}, {files.folder(), "MEMORY"}});
 }
 
-TEST_F(Rings, WhatCantBeCopiedStaysWhereItIs) {
-  ProfilerFiles rings = make();
-  const std::string path = rings.folder() + "/stalltrace-1-1.profiler";
+TEST_F(FilesOfARun, WhatCantBeCopiedStaysWhereItIs) {
+  ProfilerFiles files = make();
+  const std::string path = files.folder() + "/stalltrace-1-1.profiler";
   file_of(1).write(path);
   fs::remove_all(kept());
-  EXPECT_EQ(collect(rings), std::vector<std::string>{path});
+  EXPECT_EQ(collect(files), std::vector<std::string>{path});
   EXPECT_TRUE(fs::exists(path));
-  golden::expect_text(lines(), {{kept(), "KEPT"}, {rings.folder(), "MEMORY"}});
+  golden::expect_text(lines(), {{kept(), "KEPT"}, {files.folder(), "MEMORY"}});
 }
 
-TEST_F(Rings, AreSavedWhileTheJobStillRuns) {
-  ProfilerFiles rings = make();
-  file_of(1).write(rings.folder() + "/stalltrace-1-1.profiler");
-  rings.save_soon();
-  rings.save_soon();
+TEST_F(FilesOfARun, AreSavedWhileTheJobStillRuns) {
+  ProfilerFiles files = make();
+  file_of(1).write(files.folder() + "/stalltrace-1-1.profiler");
+  files.save_soon();
+  files.save_soon();
   EXPECT_TRUE(wait_for(kept() + "/stalltrace-1-1.profiler"));
-  EXPECT_TRUE(fs::exists(rings.folder() + "/stalltrace-1-1.profiler"));
+  EXPECT_TRUE(fs::exists(files.folder() + "/stalltrace-1-1.profiler"));
 }
 
-TEST_F(Rings, InAFolderThatWasChosenOnlyTheJobsCountAndTheyStay) {
+TEST_F(FilesOfARun, InAFolderThatWasChosenOnlyTheJobsCountAndTheyStay) {
   const std::string chosen = folder_ + "/chosen";
   fs::create_directory(chosen);
-  ProfilerFiles rings = make(chosen);
-  EXPECT_EQ(rings.folder(), chosen);
+  ProfilerFiles files = make(chosen);
+  EXPECT_EQ(files.folder(), chosen);
   EXPECT_TRUE(fs::is_empty(memory()));
   const uint64_t now = Procfs().start_ticks(::getpid());
   file_of(now + 10).write(chosen + "/stalltrace-2-2.profiler");
@@ -156,16 +156,16 @@ TEST_F(Rings, InAFolderThatWasChosenOnlyTheJobsCountAndTheyStay) {
   blackbox::MadeProfilerFile of_another_boot = file_of(now + 10);
   of_another_boot.header.boot_id[0] ^= 1;
   of_another_boot.write(chosen + "/stalltrace-3-3.profiler");
-  EXPECT_EQ(collect(rings), std::vector<std::string>{chosen + "/stalltrace-2-2.profiler"});
+  EXPECT_EQ(collect(files), std::vector<std::string>{chosen + "/stalltrace-2-2.profiler"});
   EXPECT_TRUE(fs::is_empty(kept()));
   EXPECT_TRUE(fs::exists(chosen + "/stalltrace-2-2.profiler"));
 }
 
-TEST_F(Rings, ThoseOfAKilledLauncherAreReported) {
+TEST_F(FilesOfARun, ThoseOfAKilledLauncherAreReported) {
   std::string left;
   {
-    ProfilerFiles rings = make();
-    left = rings.folder();
+    ProfilerFiles files = make();
+    left = files.folder();
     file_of(1).write(left + "/stalltrace-1-1.profiler");
     make();  // next to a launcher that lives
     EXPECT_EQ(lines(), "");
@@ -175,7 +175,7 @@ TEST_F(Rings, ThoseOfAKilledLauncherAreReported) {
   EXPECT_TRUE(fs::exists(left + "/stalltrace-1-1.profiler"));
 }
 
-TEST_F(Rings, WhatAKilledLauncherLeftEmptyOrLongAgoIsRemoved) {
+TEST_F(FilesOfARun, WhatAKilledLauncherLeftEmptyOrLongAgoIsRemoved) {
   const std::string empty = memory() + "/stalltrace-run-empty";
   const std::string old = memory() + "/stalltrace-run-old";
   const std::string fresh = memory() + "/stalltrace-run-fresh";

@@ -25,7 +25,7 @@ struct RunFolder {
   [[nodiscard]] std::string log_pattern() const;
   /// True if any process of the job wrote NCCL's log there.
   [[nodiscard]] bool has_logs() const;
-  /// Removes an empty rings folder, the plugin's copy, and the folder itself if it contains nothing else.
+  /// Removes an empty folder of profiler files, the plugin's copy, and the folder itself if it contains nothing else.
   void remove_if_empty() const;
   /// The same, including what was recorded, for a job that was never started.
   void discard() const;

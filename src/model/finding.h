@@ -108,12 +108,17 @@ struct Finding {
   int64_t collectives_affected = 0;  // instances
   bool ended_job = false;            // the job ended in it: its earlier cost then means little
   double stall_ms = 0;               // time that the job lost: union of the stalled times of the affected instances
+  /// False: the evidence cannot show what it cost, such as a kernel log, and a `stall_ms` of 0 means unknown.
+  bool cost_known = true;
   TimeRange window;
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
-  std::optional<int64_t> attempt;        // of the job, from 1: Report::attempts
-  std::vector<TimeRange> lost;           // the stalled time of each stall, sorted by end; neither printed nor stored
+  std::optional<int64_t> attempt;  // of the job, from 1: Report::attempts
+  /// When the job waited in each single stall, sorted by end: `stall_ms` is the length of their union, and the longest
+  /// is where to look. Empty where no single stalls are known: of logs and dumps, in live findings, which outlive their
+  /// rounds, and in findings that were read from a recording. JSON and recordings have the union only.
+  std::vector<TimeRange> lost;
   std::vector<StalledInstance> stalled;  // most expensive first; with ExplainOptions::stalled_calls; not stored
   std::optional<int64_t> detected_ns;    // live: when it was first reported
   std::optional<int64_t> ended_ns;       // live: when its end was reported

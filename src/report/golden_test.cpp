@@ -7,9 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "report/inspection.h"
 #include "report/live_text.h"
 #include "report/report_json.h"
@@ -252,6 +255,28 @@ TEST(InspectionText, AnInstanceOutsideOfTheRangeIsNotCalledOrdinary) {
   golden::expect_text(headline());
   inspection.outside_range = true;
   golden::expect_text(headline());
+}
+
+TEST(ReportText, ACostThatTheEvidenceDoesNotShowIsNotZero) {
+  Report report = unknown_report();
+  report.findings[0].stall_ms = 0;
+  report.findings[0].cost_known = false;
+  constexpr std::string_view kCost = "\n  cost ";
+  const auto cost = [&] {
+    const std::string text = report_to_text(report);
+    const size_t begin = text.find(kCost) + kCost.size();
+    return std::string(trim(text.substr(begin, text.find('\n', begin) - begin)));
+  };
+  golden::expect_text(cost());
+  report.findings[0].stall_ms = 1204.5;  // another finding's evidence showed it
+  golden::expect_text(cost());
+}
+
+/// The step that a batch ended may have begun before the first arrival.
+TEST(InspectionText, APartThatBeganBeforeTheFirstArrivalHasASignedTime) {
+  Inspection inspection = slow_instance();
+  inspection.parts[0].time.from_ns = kStart - 23 * kNsPerMs;
+  EXPECT_THAT(inspection_to_text(inspection), HasSubstr("late -23 ms"));
 }
 
 TEST(InspectionGolden, TextAndJson) {

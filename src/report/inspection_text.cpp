@@ -53,15 +53,18 @@ std::string split_text(const Inspection& inspection) {
       inspection.warming_up ? "; one of the first of its communicator, which connect and touch memory" : "");
 }
 
+/// "+23 ms", "-905 ms": from the first arrival. A step that its ranks began before it is judged with it.
+std::string signed_duration(int64_t offset_ns) { return (offset_ns < 0 ? "" : "+") + format_duration(offset_ns); }
+
 void write_calls(Page& page, const Inspection& inspection) {
   const int64_t first_ns = inspection.calls.empty() ? 0 : inspection.calls.front().arrival_ns;
   for (size_t i = 0; i < inspection.calls.size(); ++i) {
     const InspectedCall& call = inspection.calls[i];
-    const std::string end = call.end_ns     ? "ended +" + format_duration(*call.end_ns - first_ns)
+    const std::string end = call.end_ns     ? "ended " + signed_duration(*call.end_ns - first_ns)
                             : is_open(call) ? "has not ended"
                                             : kUnobserved;
     page.field(i == 0 ? "ranks" : "",
-               printable(fmt::format("{} came +{}, {}", call.who, format_duration(call.arrival_ns - first_ns), end)));
+               printable(fmt::format("{} came {}, {}", call.who, signed_duration(call.arrival_ns - first_ns), end)));
   }
   for (const std::string& who : inspection.absent) {
     page.field("", printable(who + " did not come"));
@@ -86,9 +89,8 @@ std::string_view part_verdict(const InspectedPart& part) {
 void write_part(Page& page, const Inspection& inspection, const InspectedPart& part) {
   const int64_t first_ns = inspection.calls.empty() ? part.time.from_ns : inspection.calls.front().arrival_ns;
   page.line();
-  page.line(fmt::format("{} +{} to +{}: {}", page.paint(part.name, kBold),
-                        format_duration(part.time.from_ns - first_ns), format_duration(part.time.to_ns - first_ns),
-                        part_verdict(part)));
+  page.line(fmt::format("{} {} to {}: {}", page.paint(part.name, kBold), signed_duration(part.time.from_ns - first_ns),
+                        signed_duration(part.time.to_ns - first_ns), part_verdict(part)));
   page.field("why", part.why);
   for (const bool had : {true, false}) {
     if (!had && !part.stall) {

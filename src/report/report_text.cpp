@@ -52,8 +52,7 @@ std::string cost_text(const Finding& finding, const Report& report) {
   if (finding.ended_job) {
     return "the job: it ended" + (finding.collectives_affected == 0 ? "" : ", after " + waiting_text(finding));
   }
-  const bool costs_unknown = report.ends_unknown || finding.cause == Cause::kDeviceError;
-  if (costs_unknown && finding.stall_ms <= 0) {
+  if ((report.ends_unknown || !finding.cost_known) && finding.stall_ms <= 0) {
     return "not known: the evidence does not show how long";
   }
   const int64_t judged_ns = report.judged == 0 ? 0 : length_ns(report.judged_range);

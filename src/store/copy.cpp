@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/files/own_folder.h"
 #include "store/recording_state.h"
+#include "store/schema/open_recording.h"
 #include "store/sqlite/open.h"
 
 namespace stalltrace::store {

@@ -7,9 +7,9 @@
 #include "store/schema/bind.h"
 #include "store/schema/finding_table.h"
 #include "store/schema/known_schema.h"
+#include "store/schema/open_recording.h"
 #include "store/schema/schema.h"
 #include "store/schema/select.h"
-#include "store/sqlite/open.h"
 
 namespace stalltrace::store {
 namespace {

@@ -17,7 +17,7 @@
 #include "base/files/new_file.h"
 #include "base/text.h"
 #include "store/copy.h"
-#include "store/sqlite/open.h"
+#include "store/schema/open_recording.h"
 
 namespace stalltrace::store {
 namespace {

@@ -16,6 +16,7 @@
 #include "model/streams/node_streams.h"
 #include "store/merge.h"
 #include "store/query.h"
+#include "store/schema/open_recording.h"
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 #include "tests/support/golden_text.h"

@@ -12,15 +12,15 @@
 #include "base/files/caller.h"
 #include "base/files/new_file.h"
 #include "store/read/node_runs.h"
+#include "store/schema/open_recording.h"
 #include "store/schema/schema.h"
 #include "store/schema/table.h"
 #include "store/sqlite/by_descriptor.h"
-#include "store/sqlite/open.h"
 
 namespace stalltrace::store {
 namespace {
 
-/// The column names of T for an INSERT, and for a SELECT that yields the ids of `part` as shown.
+/// The column names of T for an INSERT, and for a SELECT that yields the unified ids of a node run.
 struct ColumnLists {
   std::string insert;
   std::string select;
@@ -33,26 +33,26 @@ concept OfOneNode = requires(const T& row) {
 };
 
 /// Ids hold the node in their upper bits, so another node number means a constant difference.
-std::string renumbered(std::string_view column, const NodeRun& part) {
-  const int64_t shift = make_event_id(part.shown, 0) - make_event_id(part.stored, 0);
+std::string renumbered(std::string_view column, const NodeRun& run) {
+  const int64_t shift = make_event_id(run.unified_id, 0) - make_event_id(run.id_in_file, 0);
   return shift == 0 ? std::string(column) : fmt::format("{} + {}", column, shift);
 }
 
 template <typename T>
-ColumnLists column_lists(const NodeRun& part, const std::set<std::string>& present) {
+ColumnLists column_lists(const NodeRun& run, const std::set<std::string>& present) {
   ColumnLists lists;
   const auto add = [&](const std::string& name, const std::string& expression) {
     lists.insert += (lists.insert.empty() ? "" : ", ") + name;
     lists.select += (lists.select.empty() ? "" : ", ") + (present.contains(name) ? expression : "NULL");
   };
   if constexpr (EventTraits<T>::kKind == TableKind::kNumbered) {
-    add("id", renumbered("id", part));
+    add("id", renumbered("id", run));
   }
   for (const std::string& name : column_names<T>()) {
     if (name == "node_id") {
-      add(name, fmt::format("{}", part.shown));
+      add(name, fmt::format("{}", run.unified_id));
     } else {
-      add(name, name == "event_id" || name == "collective_id" ? renumbered(name, part) : name);
+      add(name, name == "event_id" || name == "collective_id" ? renumbered(name, run) : name);
     }
   }
   return lists;
@@ -97,11 +97,11 @@ class Merger {
       nodes_given_ += static_cast<size_t>(given);
       ST_TRY(nodes.add(db, file));
     }
-    ST_ASSIGN(parts_, nodes.parts());
-    summary_.nodes = parts_.size();
-    summary_.duplicate_nodes = nodes_given_ > parts_.size() ? nodes_given_ - parts_.size() : 0;
+    ST_ASSIGN(runs_, nodes.runs());
+    summary_.nodes = runs_.size();
+    summary_.duplicate_nodes = nodes_given_ > runs_.size() ? nodes_given_ - runs_.size() : 0;
     summary_.renumbered_nodes = static_cast<size_t>(
-        std::count_if(parts_.begin(), parts_.end(), [](const NodeRun& part) { return part.shown != part.stored; }));
+        std::count_if(runs_.begin(), runs_.end(), [](const NodeRun& run) { return run.unified_id != run.id_in_file; }));
     return {};
   }
 
@@ -111,7 +111,7 @@ class Merger {
     Status status;
     {
       auto transaction = Transaction::begin(db_);
-      status = transaction ? copy_parts(file) : Status(std::unexpected(std::move(transaction.error())));
+      status = transaction ? copy_runs(file) : Status(std::unexpected(std::move(transaction.error())));
       if (status) {
         status = transaction->commit();
       }
@@ -121,14 +121,14 @@ class Merger {
     return status ? status : with_context(inputs_[file], std::move(status.error()));
   }
 
-  Status copy_parts(size_t file) {
+  Status copy_runs(size_t file) {
     ST_ASSIGN(const bool as_it_is, can_copy_as_it_is(file));
     if (as_it_is) {
       ST_TRY(copy_tables());
     } else {
-      for (const NodeRun& part : parts_) {
-        if (part.file == file) {
-          ST_TRY(copy_part(part));
+      for (const NodeRun& run : runs_) {
+        if (run.file == file) {
+          ST_TRY(copy_run(run));
         }
       }
     }
@@ -140,10 +140,10 @@ class Merger {
   Result<bool> can_copy_as_it_is(size_t file) {
     size_t unchanged = 0;
     size_t runs = 0;
-    for (const NodeRun& part : parts_) {
-      if (part.file == file) {
-        unchanged += part.shown == part.stored ? 1 : 0;
-        runs = part.runs_in_file;
+    for (const NodeRun& run : runs_) {
+      if (run.file == file) {
+        unchanged += run.unified_id == run.id_in_file ? 1 : 0;
+        runs = run.runs_in_file;
       }
     }
     ST_ASSIGN(const int64_t different, db_.integer("SELECT count(*) FROM main.sqlite_schema AS ours "
@@ -169,44 +169,44 @@ class Merger {
     return status;
   }
 
-  Status copy_part(const NodeRun& part) {
+  Status copy_run(const NodeRun& run) {
     Status status;
     for_each_type(kEventTypes, [&]<typename T>() {
       if constexpr (OfOneNode<T>) {
         if (status) {
-          status = copy<T>(part, condition_of<T>(part));
+          status = copy<T>(run, condition_of<T>(run));
         }
       }
     });
-    return status ? copy_segments(part) : status;
+    return status ? copy_segments(run) : status;
   }
 
   /// The condition that selects the node run's rows in T's table.
   template <typename T>
-  static std::string condition_of(const NodeRun& part) {
+  static std::string condition_of(const NodeRun& run) {
     if constexpr (StreamedType<T>) {
-      return fmt::format("{0} >= {1} AND {0} < {2} ORDER BY {0}", kIdColumn<T>, part.first_id, part.end_id);
+      return fmt::format("{0} >= {1} AND {0} < {2} ORDER BY {0}", kIdColumn<T>, run.first_id, run.end_id);
     } else {
-      return fmt::format("node_id = {}", part.stored);
+      return fmt::format("node_id = {}", run.id_in_file);
     }
   }
 
   template <typename T>
-  Status copy(const NodeRun& part, const std::string& condition) {
+  Status copy(const NodeRun& run, const std::string& condition) {
     ST_ASSIGN(const std::set<std::string> present, input_columns(EventTraits<T>::kTable));
     if (present.empty()) {
       return {};  // a table that the input's older schema lacks
     }
-    const ColumnLists lists = column_lists<T>(part, present);
+    const ColumnLists lists = column_lists<T>(run, present);
     return insert(fmt::format("INSERT INTO main.{0}({1}) SELECT {2} FROM input.{0} WHERE {3}", EventTraits<T>::kTable,
                               lists.insert, lists.select, condition));
   }
 
-  Status copy_segments(const NodeRun& part) {
+  Status copy_segments(const NodeRun& run) {
     return insert(
         fmt::format("INSERT INTO main.segment(source, first_id, node_id, min_ns, end_ns, rows) "
                     "SELECT source, {}, {}, min_ns, end_ns, rows FROM input.segment WHERE node_id = {}",
-                    renumbered("first_id", part), part.shown, part.stored));
+                    renumbered("first_id", run), run.unified_id, run.id_in_file));
   }
 
   Status insert(const std::string& sql) {
@@ -230,7 +230,7 @@ class Merger {
   int output_;
   const MergeOptions& options_;
   Database db_;
-  std::vector<NodeRun> parts_;
+  std::vector<NodeRun> runs_;
   size_t nodes_given_ = 0;
   MergeSummary summary_;
 };

@@ -14,7 +14,7 @@
 #include "base/similar_name.h"
 #include "base/text.h"
 #include "store/run_query.h"
-#include "store/sqlite/open.h"
+#include "store/schema/open_recording.h"
 
 namespace stalltrace::store {
 namespace {

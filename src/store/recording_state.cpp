@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/recording_state.h"
 
+#include "store/schema/open_recording.h"
 #include "store/sqlite/open.h"
 
 namespace stalltrace::store {

@@ -36,9 +36,9 @@ consteval size_t count_members() {
 class Filler {
  public:
   template <typename Field>
-  void operator()(const char* name, Field&& field) {
+  void operator()(Column column, Field&& field) {
     ++count_;
-    kind_ = kind_of_column(name);
+    kind_ = column.kind();
     fill(field);
   }
 

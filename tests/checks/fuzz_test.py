@@ -70,7 +70,7 @@ class FuzzCorpus(Case):
         self.assertEqual(replay(self.folder / "nowhere").returncode, 1)
 
     def test_the_kept_corpora_are_not_small(self):
-        for target in ("ring", "agent", "stacks"):
+        for target in ("profiler_file", "agent", "stacks"):
             kept = corpus("unpack", ROOT / "tests" / "fuzz" / "corpus" / f"{target}.pack", self.folder / target)
             self.assertEqual(kept.returncode, 0, kept.stderr)
             self.assertGreater(len(list((self.folder / target).iterdir())), 100)

@@ -11,6 +11,7 @@ from stalltrace import ROOT, Case
 
 sys.path += [str(ROOT / "scripts"), str(ROOT / "tests")]
 
+import file_index  # noqa: E402
 import run_suite  # noqa: E402
 import soak  # noqa: E402
 
@@ -19,6 +20,20 @@ INCLUDES = ROOT / "scripts" / "check_includes.py"
 
 def check_includes(root):
     return subprocess.run([sys.executable, INCLUDES, root], capture_output=True, text=True, check=False)
+
+
+class FileIndex(Case):
+    def test_the_page_has_every_file(self):
+        result = subprocess.run([sys.executable, ROOT / "scripts" / "file_index.py", "--check"], capture_output=True, text=True, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_entries_are_first_sentences(self):
+        file = pathlib.Path(self.folder / "a.h")
+        for text, comment in [("// SPDX-License-Identifier: X\n// One. Two\n// lines.\n\nint a;\n", "One. Two lines."),
+                              ("/* SPDX-License-Identifier: X */\n/*\n * One, in\n * C.\n */\n", "One, in C."),
+                              ("int a;\n/// Of a function.\nint b();\n", "Of a function."), ("int a;\n", "")]:
+            file.write_text(text)
+            self.assertEqual(file_index.comment_of(file), comment)
 
 
 class Includes(Case):
@@ -64,6 +79,41 @@ class Includes(Case):
                 self.assertEqual(result.returncode, 1)
                 self.assertIn(reason, result.stdout)
                 (self.folder / path).unlink()
+
+    def test_a_cycle_of_folders_is_found(self):
+        self.write("src/base/deep/a/x.h", '#include "base/deep/b/x.h"\n')
+        self.write("src/base/deep/b/x.h", '\n#include "base/deep/c/more/x.h"\n')
+        self.write("src/base/deep/c/more/x.h", "")
+        self.assertEqual(check_includes(self.folder).returncode, 0)
+        self.write("src/base/deep/c/x.cpp", '#include "base/deep/a/x.h"\n')
+        result = check_includes(self.folder)
+        cycle = "is part of a cycle in src/base/deep/: a -> b -> c -> a"
+        self.assertEqual((result.returncode, result.stdout.splitlines()),
+                         (1, [f"src/base/deep/a/x.h:1: a -> b (base/deep/b/x.h) {cycle}",
+                              f"src/base/deep/b/x.h:2: b -> c (base/deep/c/more/x.h) {cycle}",
+                              f"src/base/deep/c/x.cpp:1: c -> a (base/deep/a/x.h) {cycle}"]))
+
+    def test_a_cycle_is_found_however_its_headers_are_named(self):
+        for files in [{"lab/nccl/api/x.h": "links/y.h", "lab/nccl/links/y.h": "api/x.h"},
+                      {"lab/cluster/a/x.h": "lab/cluster/b/y.h", "lab/cluster/b/y.h": "../a/x.h"},
+                      {"plugin/box/x.h": "plugin/wire/y.h", "plugin/wire/y.h": "plugin/box/x.h"},
+                      {"bpf/one/x.h": "two/y.h", "bpf/two/y.h": "one/x.h"},
+                      {"lab/cuda/include/x.h": "y.h", "lab/nccl/include/y.h": "x.h"}]:
+            with self.subTest(files=files):
+                for path, header in files.items():
+                    self.write(path, f'#include "{header}"\n')
+                self.assertEqual(check_includes(self.folder).stdout.count("is part of a cycle"), 2)
+                for path in files:
+                    (self.folder / path).unlink()
+
+    def test_assembling_files_and_tests_form_no_cycle(self):
+        self.write("src/base/whole.h", '#include "base/a/x.h"\n')
+        self.write("src/base/a/x.h", '#include "base/b/x.h"\n')
+        self.write("src/base/b/x.h", '#include "base/whole.h"\n')
+        self.write("src/base/b/x_test.cpp", '#include "base/a/x.h"\n')
+        self.write("src/base/b/testing/x.h", '#include "base/a/x.h"\n')
+        result = check_includes(self.folder)
+        self.assertEqual((result.returncode, result.stdout), (0, ""))
 
     def test_a_folder_of_too_many_files_is_found(self):
         for number in range(26):
@@ -111,7 +161,9 @@ class Words(Case):
                             ("// Between two looks.\n", ["look"]), ("// The last look at it.\n", ["look"]),
                             ("// (in 3 of 4 looks)\n", ["look"]), ("// After the look's CPU time.\n", ["look"]),
                             ("// Looks never change a cause.\n", ["look"]), ("void say(int said);\n", ["said", "say"]),
-                            ("const Say& announce;\n", ["say"]), ("bool says_no = node_that_says();\n", ["say"])]:
+                            ("const Say& announce;\n", ["say"]), ("bool says_no = node_that_says();\n", ["say"]),
+                            ('rings(); a = "rings.db";\n', ["ring"]), ("std::string ring_folder();\n", ["ring"]),
+                            ("TEST_F(Rings, AreSaved) { import_rings(); }\n", ["ring"]), ("// An empty rings folder.\n", ["ring"])]:
             with self.subTest(text=text):
                 self.assertEqual(self.found("a.h", text), (1, words))
 
@@ -131,6 +183,7 @@ class Words(Case):
                      "// 0: out of place, as the out-of-place result", "// in its place, in a file's place; takes its place, and is placed",
                      "constexpr uid_t kNobody = 65534; become_nobody();", "// the user nobody; run_as_nobody(), AS_NOBODY",
                      'return "nobody_waits";', "// so many that it fails, so long as it lasts", "// look at it; the log looks like ours",
+                     "// The rings fill; a ring of four, NCCL's Ring: the tracer's rings. ring_share(ring)",
                      "// All ranks look the same, and a look-up of names; it looks for the file"):
             with self.subTest(line=line):
                 self.assertEqual(self.found("a.h", f"{line}\n"), (0, []))

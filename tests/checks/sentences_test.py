@@ -29,7 +29,7 @@ OTHERS_TEXT = re.compile(
 
 
 def sentences_expected(source):
-    """The sentences that a C++ test compares texts with, but for those that it gave to the code itself."""
+    """The sentences that a C++ test compares texts with, except those that it gave to the code itself."""
     for match in CPP_EQUALS.finditer(source):
         statement = re.split(r"\)\s*(?:<<|;)", source[match.end() : match.end() + 2000])[0]
         literals = LAST_LITERALS.search(statement)

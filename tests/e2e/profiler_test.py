@@ -21,7 +21,7 @@ class Run(Case):
         super().setUp()
         self.out = self.folder / "run"
 
-    def rings(self):
+    def profiler_files(self):
         return sorted(path for path in (self.out / "profiler").iterdir() if path.suffix == ".profiler")
 
     def rows(self, sql):
@@ -35,7 +35,7 @@ class Run(Case):
         self.assertIn("rank 0: 30 steps", result.stdout)
         self.assertNotIn("Healthy", result.stdout, "standard output is the job's")
         self.assertIn("Healthy", result.stderr)
-        self.assertEqual([len(self.rings()), len(job.pids())], [2, 2])
+        self.assertEqual([len(self.profiler_files()), len(job.pids())], [2, 2])
         for pid in job.pids():
             logs = list(self.out.glob(f"nccl.*.{pid}.log"))
             self.assertEqual(len(logs), 1)
@@ -90,7 +90,7 @@ class Run(Case):
         result = run_as_nobody(folder, "run", "--out", self.out, "--", *words)
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.assert_says("the kernel is not traced", result.stderr)
-        self.assertEqual(len(self.rings()), 2)
+        self.assertEqual(len(self.profiler_files()), 2)
 
     def test_without_privilege_a_hang_is_explained_while_it_lasts(self):
         self.need_root()
@@ -148,9 +148,9 @@ class Lab(Case):
         self.done(run("lab", "run", "--ranks", 3, "--steps", 20, "--plugin", "--no-trace", "--out", out, timeout=120))
         truth = json.loads((out / "truth.json").read_text())
         self.assertTrue(truth["run"]["plugin"])
-        rings = [path.name for path in (out / "profiler").iterdir() if path.suffix == ".profiler"]
+        names = [path.name for path in (out / "profiler").iterdir() if path.suffix == ".profiler"]
         for node in truth["nodes"]:
-            self.assertEqual(sum(f"-{node['pid']}-" in name for name in rings), 1, rings)
+            self.assertEqual(sum(f"-{node['pid']}-" in name for name in names), 1, names)
 
 
 class GpuCheck(Case):

@@ -264,7 +264,7 @@ def of_gpu():
         row("attached_late", QUIET, "steps_alone", steps=3000, attaches_after=2),
         row("exception", Finds("dead_rank", 1, words=raised(1, "RuntimeError", "exception", "a shard of the data set is broken")),
             "leaves_by_exception", victim=1, start="torchrun", under="run"),
-        row("killed", Finds("dead_rank", 1, words="signal 9"), "leaves_by_killed", victim=1),
+        row("killed", Finds("dead_rank", 1, words="signal 9"), "leaves_by_killed", victim=1, ends_after=HANG_SECONDS),
         row("late_rank", Finds("late_rank", 1, words="sleeping", live=True), "sleeps_each_step", victim=1),
         row("late_rank_synchronized", Finds("late_rank", 1, words="sleeping", live=True), "copies_wait", victim=1),
         row("late_loader", Finds("late_rank", 1, words="sleeping|waiting", evidence=late_worker), "loader_is_late", victim=1, steps=300),

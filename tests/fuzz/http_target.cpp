@@ -9,8 +9,8 @@
 
 #include "fleet/node_list.h"
 #include "fleet/resolve.h"
-#include "serve/http/message.h"
 #include "serve/http/row_lines.h"
+#include "serve/http_message.h"
 
 using namespace stalltrace;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fuzzes what becomes of the kernel's records: any user of the host decides by the calls, ids and marks of his own
 // processes what they hold. The input is a list of records; what only the kernel decides (type, size, times, numbers of
-// processes) is as it makes it, but for records of a kind of their own. Nothing crashes, and no row is out of range.
+// processes) is as it makes it, except in records of a kind of their own. Nothing crashes, and no row is out of range.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -17,6 +17,7 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/record_input.h"
 #include "tests/fuzz/rows.h"
+#include "wire/host_drops.h"
 #include "wire/marker.h"
 #include "wire/python.h"
 
@@ -99,7 +100,7 @@ class Capture {
         return with<st_python_exception>(ST_RECORD_PYTHON_EXCEPTION, payload,
                                          [](st_python_exception& record) { record.depth = 0; });
       case RecordKind::kOutOfMemory:
-        return with<st_exit>(ST_RECORD_OOM_KILL, payload, [](st_exit&) {});
+        return with<st_oom_kill>(ST_RECORD_OOM_KILL, payload, [](st_oom_kill&) {});
       case RecordKind::kSeen:
         return with<st_process_seen>(ST_RECORD_PROCESS, payload, [](st_process_seen&) {});
       case RecordKind::kListing: {

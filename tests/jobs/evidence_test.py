@@ -47,7 +47,7 @@ class Evidence(Case):
         return pathlib.Path(re.search(r"profiler files to (\S+)", self.errors.read_text())[1])
 
     @staticmethod
-    def rings(folder):
+    def profiler_files(folder):
         return sorted(path.name for path in folder.iterdir() if path.suffix == ".profiler") if folder.exists() else []
 
     def collectives(self, recording, condition="1"):
@@ -72,11 +72,11 @@ class Memory(Evidence):
                 wait_until(lambda: "profiler files to" in self.errors.read_text(), "the folder")
                 memory = self.memory()
                 self.assertEqual((memory.parent, memory.stat().st_mode & 0o777), (SHARED, 0o700))
-                wait_until(lambda: len(self.rings(memory)) == 2, "the profiler files")
-                names = self.rings(memory)
-                self.assertEqual(self.rings(self.out / "profiler"), [])
+                wait_until(lambda: len(self.profiler_files(memory)) == 2, "the profiler files")
+                names = self.profiler_files(memory)
+                self.assertEqual(self.profiler_files(self.out / "profiler"), [])
                 self.assertEqual(self.process.wait(timeout=60), DONE, self.errors.read_text())
-                self.assertEqual(self.rings(self.out / "profiler"), names)
+                self.assertEqual(self.profiler_files(self.out / "profiler"), names)
                 self.assertFalse(memory.exists())
                 self.assertEqual(self.collectives("trace.db", "completion = 'profiler'"), self.collectives("trace.db"))
                 self.assertFalse((self.out / "profiler.db").exists())
@@ -85,12 +85,12 @@ class Memory(Evidence):
         job = Launcher(self.folder, "--steps", 100000)
         self.start("--no-trace", "--", *job.words)
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(self.memory())) == 2, "the profiler files")
+        wait_until(lambda: len(self.profiler_files(self.memory())) == 2, "the profiler files")
         time.sleep(1)
         for pid in job.pids():
             os.kill(pid, signal.SIGKILL)
         self.assertEqual(self.process.wait(timeout=60), 128 + signal.SIGKILL)
-        self.assertEqual(len(self.rings(self.out / "profiler")), 2)
+        self.assertEqual(len(self.profiler_files(self.out / "profiler")), 2)
         self.assertFalse(self.memory().exists())
         self.assertGreater(self.collectives("trace.db"), 0)
 
@@ -99,15 +99,15 @@ class Memory(Evidence):
         job = Launcher(self.folder, "--steps", 100000)
         self.start("--no-trace", "--", "bash", "-c", "trap 'echo reported' TERM; \"$@\" & wait; wait", "-", *job.words)
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(self.memory())) == 2, "the profiler files")
+        wait_until(lambda: len(self.profiler_files(self.memory())) == 2, "the profiler files")
         self.process.terminate()
-        wait_until(lambda: len(self.rings(self.out / "profiler")) == 2, "the copies", 10)
+        wait_until(lambda: len(self.profiler_files(self.out / "profiler")) == 2, "the copies", 10)
         self.assertIsNone(self.process.poll(), "the job goes on")
         self.process.kill()
         self.process.wait(timeout=10)
         for folder in (self.memory(), self.out / "profiler"):
             recording = self.folder / f"{folder.name}.db"
-            self.done(run("import", *(folder / name for name in self.rings(folder)), "--out", recording))
+            self.done(run("import", *(folder / name for name in self.profiler_files(folder)), "--out", recording))
             self.assertIn("2 ranks", self.done(run("explain", recording)))
         result = run("run", "--no-trace", "--out", self.folder / "next", "--", "true")
         self.assertNotIn(str(self.memory()), result.stderr, "its job lives")
@@ -121,7 +121,7 @@ class Memory(Evidence):
         job = Launcher(self.folder, "--steps", 100000)
         self.start("--no-trace", "--", *job.words)
         wait_until(job.pids, "the ranks")
-        wait_until(lambda: len(self.rings(self.memory())) == 2, "the profiler files")
+        wait_until(lambda: len(self.profiler_files(self.memory())) == 2, "the profiler files")
         time.sleep(1)
         os.killpg(self.process.pid, signal.SIGINT)
         self.assertEqual(self.process.wait(timeout=60), 128 + signal.SIGINT, self.errors.read_text())
@@ -134,7 +134,7 @@ class Memory(Evidence):
         self.need_root()
         words = self.run_job("--no-trace", prefix=self.in_a_small_memory("64m"))
         self.assert_says("memory is short", words)
-        self.assertEqual(len(self.rings(self.out / "profiler")), 2)
+        self.assertEqual(len(self.profiler_files(self.out / "profiler")), 2)
         self.assertEqual(self.collectives("trace.db"), 160)
 
     def test_what_killed_launchers_leave_in_memory_is_bounded(self):
@@ -158,7 +158,7 @@ class Chosen(Evidence):
                 wrap = ("bash", "-c", f'"${{@/#LD_LIBRARY_PATH=*/LD_LIBRARY_PATH={LIBRARIES}:{PLUGIN.parent}}}"', "-")
                 words = self.run_job("--no-trace", environment=environment, wrap=wrap)
                 self.assert_not_says("no profiler file", words)
-                self.assertEqual(len(self.rings(self.out / "profiler")), 2)
+                self.assertEqual(len(self.profiler_files(self.out / "profiler")), 2)
                 self.assertEqual(self.collectives("trace.db"), 160)
 
     def test_a_folder_that_is_chosen_already_stays_and_only_this_jobs_profiler_files_count(self):
@@ -166,12 +166,12 @@ class Chosen(Evidence):
         chosen.mkdir()
         environment = {"NCCL_PROFILER_PLUGIN": str(PLUGIN), "STALLTRACE_DIR": str(chosen)}
         self.run_job("--no-trace", environment=environment)
-        earlier = self.rings(chosen)
+        earlier = self.profiler_files(chosen)
         self.out = self.folder / "again"
         words = self.run_job("--no-trace", environment=environment, steps=30)
-        self.assertEqual(len(self.rings(chosen)), 4)
+        self.assertEqual(len(self.profiler_files(chosen)), 4)
         self.assertEqual(len(earlier), 2)
-        self.assertEqual(self.rings(self.out / "profiler"), [])
+        self.assertEqual(self.profiler_files(self.out / "profiler"), [])
         self.assert_says("the profiler files of this run", words, chosen=chosen)
         self.assertEqual(self.collectives("trace.db"), 240)
 
@@ -211,7 +211,7 @@ class Loading(Evidence):
         words = self.run_job("--no-trace", prefix=(*self.mounted(f"mount -t tmpfs -o noexec none {disk}"), "bash", "-c",
                                                    f'"$@"; code=$?; cp -r {disk}/run {kept}; exit $code', "-"))
         self.assert_not_says("no profiler file", words)
-        self.assertEqual(len(self.rings(kept / "profiler")), 2)
+        self.assertEqual(len(self.profiler_files(kept / "profiler")), 2)
 
     def test_nowhere_to_load_code_from_is_reported_and_the_job_runs(self):
         self.need_root()
@@ -231,7 +231,7 @@ class Loading(Evidence):
         self.out = deep / "run-in-a-folder-far-down"
         words = self.run_job("--no-trace", wrap=("bash", "-c", 'echo "plugin at $NCCL_PROFILER_PLUGIN" >&2; exec "$@"', "-"))
         self.assert_not_says("no profiler file", words)
-        self.assertEqual(len(self.rings(self.out / "profiler")), 2)
+        self.assertEqual(len(self.profiler_files(self.out / "profiler")), 2)
         plugin = pathlib.Path(re.search(r"plugin at (.*)", words)[1])
         self.assertLessEqual(len(str(plugin)), 254)
         self.assertFalse(plugin.parent.exists(), "it goes with the run")

@@ -33,7 +33,7 @@ class RecordedJob(Job):
 class ProfilerFile(Case):
     def setUp(self):
         super().setUp()
-        self.recording = self.folder / "rings.db"
+        self.recording = self.folder / "imported.db"
 
     def import_profiler_files(self, job):
         result = run("import", *job.files(), "--out", self.recording)
@@ -238,8 +238,8 @@ class ProfilerFile(Case):
             copy.write_bytes(profiler_file.read_bytes())
             copy.chmod(0o644)
             copies.append(copy)
-        self.done(run_as_nobody(folder, "import", *copies, "--out", folder / "rings.db"))
-        self.assertIn("Healthy", self.done(run_as_nobody(folder, "explain", folder / "rings.db")))
+        self.done(run_as_nobody(folder, "import", *copies, "--out", folder / "imported.db"))
+        self.assertIn("Healthy", self.done(run_as_nobody(folder, "explain", folder / "imported.db")))
 
     def test_what_is_no_evidence_is_refused_in_one_line(self):
         odd = self.folder / "odd.profiler"

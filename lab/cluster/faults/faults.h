@@ -2,7 +2,7 @@
 // One function per fault; fault_table.cpp lists them.
 #pragma once
 
-#include "lab/cluster/injection/fault_table.h"
+#include "lab/cluster/faults/fault_row.h"
 
 namespace stalltrace::lab {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "lab/cluster/injection/undo.h"
+#include "lab/cluster/host/undo.h"
 
 namespace stalltrace::lab {
 

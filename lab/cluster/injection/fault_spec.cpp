@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -13,15 +12,6 @@
 
 namespace stalltrace::lab {
 namespace {
-
-std::optional<double> read_number(std::string_view text) {
-  double number = 0;
-  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (code != std::errc{} || rest != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return number;
-}
 
 std::string parameter_names(const FaultRow& row) {
   std::string names = "rank, start, duration, every";
@@ -42,7 +32,7 @@ Status check_value(const FaultParameter& parameter, std::string_view value) {
     }
     return {};
   }
-  const std::optional<double> number = read_number(value);
+  const std::optional<double> number = parameter_number(value);
   if (!number || *number < parameter.minimum || *number > parameter.maximum) {
     return fail(
         fmt::format("{}={} is not a number from {} to {}", parameter.name, value, parameter.minimum, parameter.maximum),
@@ -161,15 +151,6 @@ std::optional<int64_t> pulse_of(const FaultRow& row, const FaultSpec& spec) {
   }
   return static_cast<int64_t>(spec.number(row.pulse) * static_cast<double>(kNsPerMs));
 }
-
-double FaultSpec::number(std::string_view name) const { return read_number(choice(name)).value_or(0); }
-
-std::string_view FaultSpec::choice(std::string_view name) const {
-  const auto found = values.find(name);
-  return found == values.end() ? std::string_view() : std::string_view(found->second);
-}
-
-bool FaultSpec::has(std::string_view name) const { return values.contains(name); }
 
 Result<FaultSpec> parse_fault(std::string_view text) {
   const std::string context = fmt::format("fault '{}'", text);

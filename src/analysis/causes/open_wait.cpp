@@ -22,13 +22,13 @@ const Stall& nearest(const CauseGroup& group) {
 
 int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall) {
   int64_t longest_ns = 0;
-  int64_t looked_at = 0;
+  int64_t searched = 0;
   Instance instance;
   const Group& group = context.timeline.groups()[stall.group];
   const std::vector<NumberRange> ranges = numbers_of_instances(context.timeline, group);
   for (auto range = ranges.rbegin(); range != ranges.rend(); ++range) {
     for (int64_t number = std::min(range->end, stall.number); number-- > range->begin;) {
-      if (is_warming_up(group, number) || ++looked_at > kWaitsLookedAt) {
+      if (is_warming_up(group, number) || ++searched > kMostWaitsSearched) {
         return longest_ns;
       }
       if (read_instance(context.timeline, stall.group, number, instance) && !instance.hung) {

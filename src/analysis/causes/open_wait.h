@@ -10,7 +10,7 @@ namespace stalltrace::analysis {
 const Stall& nearest(const CauseGroup& group);
 
 /// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
-/// had warmed up; 0 if none is known. At most kWaitsLookedAt instances.
+/// had warmed up; 0 if none is known. At most kMostWaitsSearched instances.
 int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall);
 
 /// True if processes ended before the recording did: the absent rank, or all ranks that wait for it.

@@ -156,7 +156,7 @@ struct Wire {
 
 Wire wire_of(const AnalysisContext& context, const Stall& stall) {
   Wire wire;
-  const Interval steady{stall.window.from_ns + kWireSettlesNs, stall.examined().to_ns};
+  const Interval steady{stall.window.from_ns + kInFlightArrivesNs, stall.examined().to_ns};
   for (const FlowIndex flow : flows_of(context, stall)) {
     const std::vector<SampleRecord>& samples = context.evidence.samples(flow);
     const auto last = std::partition_point(samples.begin(), samples.end(),

@@ -179,7 +179,7 @@ class Judge {
     const Named named = named_in(failure);
     const bool program = failure.meaning.who == XidClass::kApplication;
     const std::optional<bool> in_job = logs_.in_job(failure.host);
-    Finding finding{.cause = Cause::kDeviceError};
+    Finding finding{.cause = Cause::kDeviceError, .cost_known = false};
     const bool timed = failure.devices.front()->timed;
     int64_t first_ns = failure.messages.front()->timestamp_ns;
     int64_t last_ns = first_ns;

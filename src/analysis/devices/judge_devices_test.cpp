@@ -110,6 +110,7 @@ TEST(DeviceErrors, AreJoinedToTheRankThatTheyName) {
   EXPECT_EQ(error.culprit->node, "node3");
   EXPECT_EQ(error.culprit->pid, kPid);
   EXPECT_DOUBLE_EQ(error.confidence, 0.9);
+  EXPECT_FALSE(error.cost_known);
   EXPECT_EQ(report.findings[1].cause, Cause::kMissingCollective);
   EXPECT_EQ(report.findings[1].evidence.back().kind, "kernel_message");
   expect_golden_text("device_error: a GPU of a rank that is behind", error);

@@ -175,7 +175,7 @@ class Judge {
   void add_finding(const States& states, const GpuState& gpu) {
     const bool broken = is_broken(gpu);
     const RankOfPid* rank = rank_of(gpu);
-    Finding finding{.cause = broken ? Cause::kDeviceError : Cause::kSlowDevice};
+    Finding finding{.cause = broken ? Cause::kDeviceError : Cause::kSlowDevice, .cost_known = false};
     finding.severity = rank != nullptr ? Severity::kHigh : Severity::kMedium;
     finding.confidence = rank != nullptr ? kDeviceOfHostConfidence : kDeviceAloneConfidence;
     finding.culprit = rank != nullptr ? Culprit{rank->node, rank->rank, rank->pid}

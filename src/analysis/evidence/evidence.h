@@ -168,7 +168,7 @@ class EvidenceStore {
   [[nodiscard]] bool has_waits(MemberIndex member) const;
   /// The thread of `member` that spent most of `window` in `kind`. With kOutsideJob, kRunnable counts only time
   /// in which a process outside of the job ran. `tid` restricts the search to one thread. A row that sums up several
-  /// waits counts in full towards each overlapping window, but for no more than the overlap.
+  /// waits counts in full towards each overlapping window, but with no more than the overlap.
   [[nodiscard]] WaitShare share(MemberIndex member, WaitKind kind, Interval window,
                                 Competitors competitors = Competitors::kAll, int32_t tid = 0) const;
   [[nodiscard]] const std::vector<SampleRecord>& samples(FlowIndex flow) const { return samples_[flow]; }

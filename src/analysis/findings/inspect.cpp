@@ -9,8 +9,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/findings/cause_groups.h"
-#include "analysis/stalls/baselines.h"
-#include "base/numbers/median.h"
+#include "analysis/timeline/instance.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -28,34 +27,14 @@ std::optional<Collective> row_of(EventSource& source, EventId id, Status& status
   return found;
 }
 
-/// Median and spread of the transfers that the instance was compared with.
-void add_scatter(const Timeline& timeline, const Instance& instance, InspectedLike& like) {
-  std::vector<int64_t> transfers;
-  Instance other;
-  const uint16_t kind = timeline.signature(instance.signature).baseline_class;
-  for_each_instance(timeline, instance.group, other, [&] {
-    if (counts_for_baseline(timeline, other) && timeline.signature(other.signature).baseline_class == kind) {
-      transfers.push_back(other.transfer_ns());
-    }
-  });
-  if (transfers.empty()) {
-    return;
-  }
-  like.median_ns = median(transfers);
-  for (int64_t& transfer_ns : transfers) {
-    transfer_ns = std::abs(transfer_ns - like.median_ns);
-  }
-  like.mad_ns = median(transfers);
-}
-
-InspectedLike like_of(const Timeline& timeline, const Instance& instance, const WatchedInstance& watched) {
-  InspectedLike like{.count = watched.transfer.count,
-                     .enough = watched.transfer.known,
-                     .usual_ns = watched.transfer.usual_ns,
-                     .limit_ns = watched.transfer_limit_ns,
-                     .late_limit_ns = watched.late_limit_ns};
-  add_scatter(timeline, instance, like);
-  return like;
+InspectedLike like_of(const WatchedInstance& watched) {
+  return {.count = watched.transfer.count,
+          .enough = watched.transfer.known,
+          .usual_ns = watched.transfer.usual_ns,
+          .median_ns = watched.transfer_spread.median_ns,
+          .mad_ns = watched.transfer_spread.deviation_ns,
+          .limit_ns = watched.transfer_limit_ns,
+          .late_limit_ns = watched.late_limit_ns};
 }
 
 /// The measured value: the part of the reason that stalls and other parts share.
@@ -260,7 +239,7 @@ Inspection inspect(const AnalysisContext& context, const InspectionQuery& query,
   if (!read_instance(timeline, query.instance.group, query.instance.number, instance)) {
     return inspection;
   }
-  inspection.like = like_of(timeline, instance, watched);
+  inspection.like = like_of(watched);
   inspection.op = timeline.signature(instance.signature).op;
   inspection.bytes = timeline.payload(instance.group, instance.signature).value_or(0);
   inspection.comm_id_hash = timeline.groups()[instance.group].hash;

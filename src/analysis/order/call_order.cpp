@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "analysis/rank_numbers.h"
 #include "analysis/thresholds/order.h"
 #include "base/python_frames.h"
 #include "model/events/imported/watchdog_report.h"
@@ -195,6 +196,18 @@ Culprit OrderEvidence::culprit(const CallOrder& member) const {
 std::string OrderEvidence::short_name(const CallOrder& member) const {
   const std::optional<int32_t> rank = rank_of(member);
   return rank ? fmt::format("rank {}", *rank) : describe(member);
+}
+
+std::string OrderEvidence::names_of(const OrderMembers& members) const {
+  std::vector<int32_t> ranks;
+  for (const CallOrder* member : members) {
+    const std::optional<int32_t> rank = rank_of(*member);
+    if (!rank) {
+      return members.size() == 1 ? describe(*member) : fmt::format("{} processes", members.size());
+    }
+    ranks.push_back(*rank);
+  }
+  return ranks_text(std::move(ranks));
 }
 
 Result<OrderEvidence> read_order(EventSource& source) { return Reader(source).read(); }

@@ -52,6 +52,9 @@ struct CallOrder {
   [[nodiscard]] const LoggedCall* call_at(int64_t number) const;
 };
 
+/// Some of a communicator's.
+using OrderMembers = std::vector<const CallOrder*>;
+
 struct CommOrder {
   CommHash hash = 0;
   bool named = false;  // the evidence says which communicator it is; else it was matched by its size
@@ -98,6 +101,8 @@ struct OrderEvidence {
   [[nodiscard]] Culprit culprit(const CallOrder& member) const;
   [[nodiscard]] std::string describe(const CallOrder& member) const;
   [[nodiscard]] std::string short_name(const CallOrder& member) const;
+  /// "rank 3", "ranks 0 to 6", "3 processes"
+  [[nodiscard]] std::string names_of(const OrderMembers& members) const;
 };
 
 /// Reads a source of nodes without durations.

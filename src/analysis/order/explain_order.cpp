@@ -5,13 +5,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 
 #include "analysis/order/judge_order.h"
 #include "analysis/order/judge_raised.h"
-#include "analysis/order/judge_watchdog.h"
 #include "analysis/order/log_set_up.h"
+#include "analysis/order/message_sizes.h"
 #include "analysis/order/torch_reports.h"
+#include "analysis/order/watchdog/judge_watchdog.h"
 #include "analysis/rank_numbers.h"
 #include "base/text.h"
 
@@ -101,6 +103,13 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
   ST_TRY(add_torch_reports(ordered, verdicts.findings));
   ST_TRY(add_raised(ordered, verdicts.findings, verdicts.notes));
+  if (std::ranges::all_of(verdicts.findings, is_unknown)) {
+    ST_ASSIGN(std::optional<Finding> sizes, judge_message_sizes(ordered));
+    if (sizes) {
+      verdicts.findings.clear();
+      verdicts.findings.push_back(std::move(*sizes));
+    }
+  }
   std::ranges::stable_sort(verdicts.findings, std::greater<>(), &Finding::severity);
   std::ranges::move(verdicts.findings, std::back_inserter(report.findings));
   note_limits(evidence, report);

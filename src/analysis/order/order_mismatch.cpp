@@ -40,7 +40,7 @@ struct Vote {
 };
 
 /// The calls of one number, by signature.
-Vote vote_on(const std::vector<const CallOrder*>& members, int64_t number) {
+Vote vote_on(const OrderMembers& members, int64_t number) {
   Vote vote{.number = number, .sides = {}};
   for (const CallOrder* member : members) {
     const LoggedCall* call = member->call_at(number);
@@ -110,8 +110,7 @@ Finding finding_of(const OrderEvidence& evidence, const CommOrder& comm, const V
 
 }  // namespace
 
-Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm,
-                         const std::vector<const CallOrder*>& members) {
+Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm, const OrderMembers& members) {
   std::map<int64_t, int> numbers;
   for (const CallOrder* member : members) {
     for (const LoggedCall& call : member->calls) {

@@ -16,7 +16,6 @@ struct Mismatched {
 };
 
 /// On the first number whose calls differ. `members` have calls.
-Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm,
-                         const std::vector<const CallOrder*>& members);
+Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm, const OrderMembers& members);
 
 }  // namespace stalltrace::analysis

@@ -2,9 +2,12 @@
 #include "analysis/stalls/baseline.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <utility>
 
 #include "analysis/thresholds/stalls.h"
+#include "base/numbers/median.h"
 
 namespace stalltrace::analysis {
 
@@ -21,6 +24,16 @@ void BaselineSample::add(int64_t duration_ns) {
   }
   values_us_.push_back(
       static_cast<uint32_t>(std::clamp<int64_t>(duration_ns / kNsPerUs, 0, std::numeric_limits<uint32_t>::max())));
+}
+
+Spread BaselineSample::spread() const {
+  const int64_t middle_us = median(values_us_);
+  std::vector<int64_t> deviations_us;
+  deviations_us.reserve(values_us_.size());
+  for (const uint32_t value_us : values_us_) {
+    deviations_us.push_back(std::abs(value_us - middle_us));
+  }
+  return {middle_us * kNsPerUs, median(std::move(deviations_us)) * kNsPerUs};
 }
 
 Baseline Baseline::of(BaselineSample& sample, int64_t at_least) {

@@ -9,11 +9,19 @@
 
 namespace stalltrace::analysis {
 
+/// Where the middle of some durations is, and how far they are from it: for readers, no verdict uses it.
+struct Spread {
+  int64_t median_ns = 0;
+  int64_t deviation_ns = 0;  // median absolute deviation
+};
+
 /// Durations of instances of one class in microseconds; keeps at most kCapacity of them, evenly spread over time.
 class BaselineSample {
  public:
   void add(int64_t duration_ns);
   [[nodiscard]] int64_t count() const { return seen_; }
+  /// Zeros of none.
+  [[nodiscard]] Spread spread() const;
 
  private:
   friend struct Baseline;

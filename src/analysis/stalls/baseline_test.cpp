@@ -37,6 +37,16 @@ TEST(Baseline, AllowsForTheUsualScatter) {
   EXPECT_GT(Baseline::of(sample).limit_ns, 80 * kNsPerMs);
 }
 
+TEST(Baseline, TheSpreadIsOfTheSameSampleAndIgnoresOneOutlier) {
+  BaselineSample sample;
+  EXPECT_EQ(sample.spread().median_ns, 0);
+  for (const int64_t ms : {30, 10, 1000, 20, 40}) {
+    sample.add(ms * kNsPerMs);
+  }
+  EXPECT_EQ(sample.spread().median_ns, 30 * kNsPerMs);
+  EXPECT_EQ(sample.spread().deviation_ns, 10 * kNsPerMs);
+}
+
 TEST(Baseline, ABoundedSampleOfManyInstancesSpansAllTime) {
   BaselineSample sample;
   for (int i = 0; i < 1'000'000; ++i) {

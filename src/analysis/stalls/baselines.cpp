@@ -37,18 +37,20 @@ int64_t longest_pause_ns(const Timeline& timeline, const CallSequence& sequence)
   return longest_ns;
 }
 
-}  // namespace
-
+/// True if the instance's transfer counts for a baseline: it ended, not inside of a batch, and its communicator had
+/// warmed up.
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
   return instance.completed() && instance.batch != BatchPart::kInside &&
          !is_warming_up(timeline.groups()[instance.group], instance.number);
 }
 
+}  // namespace
+
 Baselines::StepKind Baselines::kind_of(const Timeline& timeline, const Instance& instance, const BatchStep& step) {
   return {timeline.signature(instance.signature).baseline_class, step.calls};
 }
 
-Baselines Baselines::learn(const Timeline& timeline) {
+Baselines Baselines::learn(const Timeline& timeline, std::optional<InstanceId> watched) {
   Baselines baselines;
   baselines.groups_.resize(timeline.groups().size());
   Instance instance;
@@ -76,6 +78,10 @@ Baselines Baselines::learn(const Timeline& timeline) {
         (pair_waits ? *pair_waits : pair_waits.emplace()).add(instance.late_ns());
       }
     });
+    if (watched && watched->group == group && read_instance(timeline, group, watched->number, instance)) {
+      const auto sample = transfers.find(timeline.signature(instance.signature).baseline_class);
+      baselines.watched_spread_ = sample == transfers.end() ? Spread() : sample->second.spread();
+    }
     for (auto& [kind, sample] : transfers) {
       known.transfers[kind] = Baseline::of(sample);
     }

@@ -10,14 +10,11 @@
 #include <vector>
 
 #include "analysis/stalls/baseline.h"
+#include "analysis/stalls/stall.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {
-
-/// True if the instance's transfer counts for a baseline: it ended, not inside of a batch, and its communicator had
-/// warmed up.
-bool counts_for_baseline(const Timeline& timeline, const Instance& instance);
 
 /// What a step cost that ended with a batch, whatever its calls seem to have taken.
 struct StepLoss {
@@ -29,11 +26,13 @@ struct StepLoss {
 
 class Baselines {
  public:
-  /// Reads every instance once.
-  static Baselines learn(const Timeline& timeline);
+  /// Reads every instance once. `watched`: an instance about which watched_spread() is asked.
+  static Baselines learn(const Timeline& timeline, std::optional<InstanceId> watched = {});
 
   /// The baseline for the instance's communicator, operation and size. The reference is valid as long as the object.
   [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
+  /// Of the transfers that make the watched instance's baseline; zeros where there are none.
+  [[nodiscard]] Spread watched_spread() const { return watched_spread_; }
   /// Of an instance that is the last of a batch; none where no other step of as many calls is known.
   [[nodiscard]] std::optional<StepLoss> step_loss(const Timeline& timeline, const Instance& instance) const;
   /// The baseline of the waits of one pair of ranks; null if the group is no pair.
@@ -55,6 +54,7 @@ class Baselines {
     int64_t longest_queue_ns = 0;
   };
   std::vector<OfGroup> groups_;
+  Spread watched_spread_;
 };
 
 }  // namespace stalltrace::analysis

@@ -21,6 +21,7 @@ struct StallSearchOptions {
 /// The search's decisions about the watched instance, apart from its stalls.
 struct WatchedInstance {
   Baseline transfer;              // the transfers that it was compared with
+  Spread transfer_spread;         // of the same
   int64_t transfer_limit_ns = 0;  // a longer transfer is a stall
   int64_t late_limit_ns = 0;      // a longer wait for the last rank is a stall
   bool warming_up = false;        // the limits are those of a communicator's first instances

@@ -37,7 +37,7 @@ class SingleNode {
     }
   }
 
-  Status look_at_samples(EventSource& source) {
+  Status read_samples(EventSource& source) {
     Interval bounds{kForever, std::numeric_limits<int64_t>::min()};
     for (const auto& [member, gaps] : gaps_) {
       if (!gaps.empty()) {
@@ -278,7 +278,7 @@ Result<std::vector<Stall>> find_single_node_stalls(EventSource& source, const Cl
                                                    const Timeline& timeline, const Flows& flows, const JobEnds& ends,
                                                    TimeRange range) {
   SingleNode search(cluster, timeline, flows, ends, range);
-  ST_TRY(search.look_at_samples(source));
+  ST_TRY(search.read_samples(source));
   return search.judge();
 }
 

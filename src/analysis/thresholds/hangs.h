@@ -22,7 +22,7 @@ inline constexpr int64_t kUnprovenWaitNs = 600 * kNsPerSecond;
 /// on.
 inline constexpr int64_t kFewestSamplesAtALine = 3;
 /// Maximum number of instances before a wait that are searched for the longest wait.
-inline constexpr int64_t kWaitsLookedAt = 100'000;
+inline constexpr int64_t kMostWaitsSearched = 100'000;
 
 /// A rank may still come while the others wait less than this multiple of the usual limit of their spread.
 inline constexpr int64_t kSpreadsToHang = 2;

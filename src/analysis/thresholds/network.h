@@ -70,7 +70,7 @@ inline constexpr double kStarvedReaderShare = 0.25;
 inline constexpr double kDroppedShare = 0.3;
 
 /// Data in flight when the last rank entered arrives within this time: later, an idle connection means silence.
-inline constexpr int64_t kWireSettlesNs = 500 * kNsPerMs;
+inline constexpr int64_t kInFlightArrivesNs = 500 * kNsPerMs;
 /// With real loss one retransmission in a hundred is needless (measured); with a receiver that acknowledges slowly,
 /// nearly all.
 inline constexpr double kNeedlessShare = 0.5;

@@ -37,7 +37,7 @@ inline constexpr int64_t kSameEndNs = 2 * kNsPerUs;
 inline constexpr int64_t kDeviceWaitNs = kNsPerMs;
 /// Steps that show how late a rank usually is in them, evenly spread over the recording: enough for a quantile, and few
 /// to read again for each rank.
-inline constexpr size_t kStepsLookedAt = 48;
+inline constexpr size_t kStepsSampled = 48;
 /// The first instances of a communicator open connections and fault in memory ...
 inline constexpr int64_t kWarmUpInstances = 3;
 /// ... which takes tens to hundreds of milliseconds in good health.

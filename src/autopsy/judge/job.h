@@ -36,7 +36,7 @@ class Job {
   [[nodiscard]] const TcpSocket* before(size_t rank, const TcpSocket& socket) const;
 
   [[nodiscard]] int64_t watched_ns() const { return last_.taken_ns - first_.taken_ns; }
-  /// For how long no rank has sent or received data of another, but for heartbeats; nullopt: no connection shows it.
+  /// For how long no rank has sent or received data of another, except heartbeats; nullopt: no connection shows it.
   [[nodiscard]] std::optional<int64_t> silent_ns() const;
   /// How long the job has hung, at least.
   [[nodiscard]] int64_t hung_ns() const { return std::max(watched_ns(), silent_ns().value_or(0)); }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "capture/discover/call_table.h"
+#include "capture/call_table.h"
 
 namespace stalltrace::autopsy {
 namespace {

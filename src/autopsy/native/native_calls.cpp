@@ -139,32 +139,32 @@ std::optional<OpenCall> call_on(const Code& code, const ScannedStack& stack, con
   return OpenCall{"code of " + printable(base_name(path)), std::nullopt, Witness::kNative};
 }
 
-struct Looked {
+struct ThreadStacks {
   std::vector<ScannedStack> stacks;  // several: samples of a running thread
   std::string problem;
 };
 
-Looked look(const Procfs& procfs, Code& code, const NativeThread& thread, int64_t sample_ns) {
-  Looked looked;
+ThreadStacks scan_thread(const Procfs& procfs, Code& code, const NativeThread& thread, int64_t sample_ns) {
+  ThreadStacks scanned;
   if (!thread.running) {
     const auto content = blocked_stack(procfs, code.memory(), thread.pid, thread.tid);
     if (content) {
-      looked.stacks.push_back(code.scan(*content));
-      return looked;
+      scanned.stacks.push_back(code.scan(*content));
+      return scanned;
     }
   }
   const auto samples = sample_running(thread.tid, sample_ns);
   if (!samples) {
-    looked.problem = samples.error().what;
-    return looked;
+    scanned.problem = samples.error().what;
+    return scanned;
   }
   for (const StackContent& sample : *samples) {
-    looked.stacks.push_back(code.scan(sample));
+    scanned.stacks.push_back(code.scan(sample));
   }
-  if (looked.stacks.empty()) {
-    looked.problem = "the running thread could not be sampled";
+  if (scanned.stacks.empty()) {
+    scanned.problem = "the running thread could not be sampled";
   }
-  return looked;
+  return scanned;
 }
 
 /// In most samples the thread is in this call; nullopt: in none.
@@ -186,22 +186,22 @@ std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const Nat
   const auto running = std::ranges::count_if(threads, &NativeThread::running);
   const int64_t each_ns = sample_ns / std::max<int64_t>(1, running);
   const int64_t begun_ns = monotonic_now_ns();
-  std::vector<Looked> looked;
+  std::vector<ThreadStacks> scanned;
   for (const NativeThread& thread : threads) {
     auto code = codes.find(thread.pid);
     if (code == codes.end()) {
       code = codes.emplace(thread.pid, Code::open(procfs, thread.pid)).first;
     }
     if (!code->second) {
-      looked.push_back({.stacks = {}, .problem = code->second.error().what});
+      scanned.push_back({.stacks = {}, .problem = code->second.error().what});
       continue;
     }
     if (!thread.running && monotonic_now_ns() - begun_ns > kStacksNs) {
-      looked.push_back({.stacks = {}, .problem = "there was no time left to read its stack"});
+      scanned.push_back({.stacks = {}, .problem = "there was no time left to read its stack"});
       continue;
     }
-    looked.push_back(look(procfs, *code->second, thread, each_ns));
-    for (const ScannedStack& stack : looked.back().stacks) {
+    scanned.push_back(scan_thread(procfs, *code->second, thread, each_ns));
+    for (const ScannedStack& stack : scanned.back().stacks) {
       for (const CodeAddress& address : stack.code) {
         if (code->second->has_calls(address)) {
           names.want(thread.pid, code->second->file(address), code->second->offset(address));
@@ -213,10 +213,10 @@ std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const Nat
   std::vector<NativeAnswer> answers;
   for (size_t i = 0; i < threads.size(); ++i) {
     NativeAnswer& answer = answers.emplace_back();
-    answer.problem = looked[i].problem;
-    answer.known = !looked[i].stacks.empty();
+    answer.problem = scanned[i].problem;
+    answer.known = !scanned[i].stacks.empty();
     std::vector<std::optional<OpenCall>> calls;
-    for (const ScannedStack& stack : looked[i].stacks) {
+    for (const ScannedStack& stack : scanned[i].stacks) {
       calls.push_back(call_on(*codes.at(threads[i].pid), stack, names, threads[i].pid == threads[i].tid));
     }
     answer.call = usual_call(calls);

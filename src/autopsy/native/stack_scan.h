@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which call a native thread is inside of, from the bytes of its stack. The stack is scanned for return addresses,
 // which needs neither frame pointers nor unwind tables. What a finished call left behind lies further out than the
-// program's own innermost frame: the scan ends there. Pure but for the functions that it is given.
+// program's own innermost frame: the scan ends there. Pure, except for the functions that it is given.
 #pragma once
 
 #include <cstdint>

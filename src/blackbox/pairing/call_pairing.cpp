@@ -10,7 +10,6 @@ namespace stalltrace::blackbox {
 namespace {
 
 constexpr size_t kMostOlderMatches = 4096;
-constexpr size_t kMostOpenParts = 4096;  // of one call
 constexpr size_t kMostProcesses = 4096;
 
 }  // namespace
@@ -54,13 +53,16 @@ void CallPairing::accept_collective(Collective row) {
     return next_.accept(std::move(row));
   }
   ProcessState& process = states_[row.pid];
-  if (const auto paired = process.paired.find(row.event_id); paired != process.paired.end()) {
-    process.paired_parents.remove(paired->second.row);
-    if (is_made_of_transfers(row.op)) {
-      process.paired_parents.add(row);
-    }
-    paired->second.row = std::move(row);
-    return deliver(process, paired->second);
+  if (PairedCall* paired = process.paired.find(row.event_id)) {
+    process.paired.set_row(*paired, std::move(row));
+    return deliver(process, *paired);
+  }
+  if (const auto end = process.paired.kept_end(row)) {
+    return deliver(process, {.row = std::move(row), .file = *end});
+  }
+  if (row.completion != Completion::kOpen && process.paired.may_have_forgotten(row.event_id) &&
+      !process.pending.contains(row.event_id)) {
+    losses_.add(kLostUnpaired);  // this end replaces the file's
   }
   Collective completed = row;
   process.communicators.complete(completed);
@@ -71,7 +73,9 @@ void CallPairing::accept_collective(Collective row) {
 }
 
 void CallPairing::accept_communicator(Communicator row) {
-  next_.accept(states_[row.pid].communicators.accept_probed(std::move(row)));
+  CommunicatorIdentity& communicators = states_[row.pid].communicators;
+  next_.accept(communicators.accept_probed(std::move(row)));
+  losses_.add(kLostCommunicators, communicators.take_forgotten());
 }
 
 /// The state of a file's process; nullptr where there are too many processes.
@@ -99,85 +103,24 @@ void CallPairing::communicator(const Communicator& row) {
   }
 }
 
-/// Turns the pending row into a paired one.
-CallPairing::PairedCall& CallPairing::pair(ProcessState& process, EventId event) {
-  Collective row = process.pending.take(event);
-  process.newest_paired_ns = std::max(process.newest_paired_ns, row.called_ns);
-  while (process.paired.size() >= kMostRows ||
-         (process.paired.size() >= kFewestRows &&
-          process.newest_paired_ns - process.paired.begin()->second.row.called_ns > kRowsKeptNs)) {
-    forget_oldest_pair(process);
-  }
-  if (is_made_of_transfers(row.op)) {
-    process.paired_parents.add(row);
-  }
-  return process.paired.insert_or_assign(event, PairedCall{.row = std::move(row)}).first->second;
-}
-
-/// Drops the oldest pair that is not open, since the file will report the end of an open one; else the oldest.
-void CallPairing::forget_oldest_pair(ProcessState& process) {
-  auto oldest = std::ranges::find_if(
-      process.paired, [](const auto& entry) { return !entry.second.open && entry.second.open_parts.empty(); });
-  oldest = oldest == process.paired.end() ? process.paired.begin() : oldest;
-  process.paired_parents.remove(oldest->second.row);
-  process.paired.erase(oldest);
-}
-
 /// The AllToAll, Gather or Scatter that contains a Send or Recv of the file, or null.
-CallPairing::PairedCall* CallPairing::parent_of(ProcessState& process, const Collective& call) {
-  PairedCall* parent = nullptr;
-  for (const Operation op : {Operation::kAllToAll, Operation::kGather, Operation::kScatter}) {
-    process.paired_parents.for_each_at(op, call.timestamp_ns, [&](EventId event) {
-      PairedCall& paired = process.paired.at(event);
-      if (launched_by(paired.row, call) && (parent == nullptr || event < parent->row.event_id)) {
-        parent = &paired;
-      }
-      return false;
-    });
-  }
-  if (parent != nullptr) {
-    return parent;
+PairedCall* CallPairing::parent_of(ProcessState& process, const Collective& call) {
+  if (PairedCall* paired = process.paired.parent(call)) {
+    return paired;
   }
   const Collective* pending = process.pending.parent(call);
-  return pending == nullptr ? nullptr : &pair(process, pending->event_id);
-}
-
-/// Adds what the file reports of the call's kernel, or of a part's. Returns whether that is new.
-bool CallPairing::add_kernel(PairedCall& paired, const Collective& profiled) {
-  const auto before = std::pair(paired.kernel_start_ns, paired.kernel_end_ns);
-  if (profiled.kernel_start_ns) {
-    paired.kernel_start_ns =
-        std::min(paired.kernel_start_ns.value_or(*profiled.kernel_start_ns), *profiled.kernel_start_ns);
-  }
-  if (profiled.kernel_end_ns) {
-    paired.kernel_end_ns = std::max(paired.kernel_end_ns.value_or(0), *profiled.kernel_end_ns);
-  }
-  return before != std::pair(paired.kernel_start_ns, paired.kernel_end_ns);
-}
-
-/// The call ends when its last part has ended. Returns whether that changes the parent's row.
-bool CallPairing::add_part(PairedCall& parent, const ProfilerCall& call) {
-  const auto before = std::pair(parent.ended(), parent.end_ns);
-  const bool has_new_kernel = add_kernel(parent, call.row);
-  if (const auto end_ns = call.row.end_ns()) {
-    parent.open_parts.erase(call.id);
-    parent.kernels_known = parent.kernels_known && call.row.kernel_end_ns;
-    parent.end_ns = std::max(parent.end_ns.value_or(0), *end_ns);
-  } else if (call.row.completion == Completion::kOpen && parent.open_parts.size() < kMostOpenParts) {
-    parent.open_parts.insert(call.id);
-  }
-  return has_new_kernel || before != std::pair(parent.ended(), parent.end_ns);
+  return pending == nullptr ? nullptr : &process.paired.add(process.pending.take(pending->event_id));
 }
 
 void CallPairing::deliver(const ProcessState& process, const PairedCall& paired) {
   Collective row = paired.row;
   process.communicators.complete(row);
   if (paired.ended()) {
-    row.duration_ns = std::max<int64_t>(*paired.end_ns - row.timestamp_ns, 0);
+    row.duration_ns = std::max<int64_t>(*paired.file.end_ns - row.timestamp_ns, 0);
     row.completion = Completion::kProfiler;
-    row.kernel_end_ns = paired.kernels_known ? paired.kernel_end_ns : std::nullopt;
+    row.kernel_end_ns = paired.file.kernels_known ? paired.file.kernel_end_ns : std::nullopt;
   }
-  row.kernel_start_ns = paired.kernels_known ? paired.kernel_start_ns : std::nullopt;
+  row.kernel_start_ns = paired.file.kernels_known ? paired.file.kernel_start_ns : std::nullopt;
   next_.accept(std::move(row));
 }
 
@@ -191,19 +134,9 @@ void CallPairing::call_again(ProcessState& process, ProfilerCall& call, Match& m
     if (has_new_end || is_over || has_begun) {
       deliver_file_only(process, call, match.event);
     }
-  } else if (const auto paired = process.paired.find(match.event);
-             match.source == Source::kBoth && paired != process.paired.end()) {
-    bool changed = false;
-    if (is_made_of_transfers(paired->second.row.op)) {
-      changed = add_part(paired->second, call);
-    } else {
-      paired->second.open = call.row.completion == Completion::kOpen;
-      const bool has_new_kernel = add_kernel(paired->second, call.row);
-      changed = has_new_kernel || (call.row.end_ns() && paired->second.end_ns != call.row.end_ns());
-      paired->second.end_ns = call.row.end_ns() ? call.row.end_ns() : paired->second.end_ns;
-    }
-    if (changed) {
-      deliver(process, paired->second);
+  } else if (PairedCall* paired = match.source == Source::kBoth ? process.paired.find(match.event) : nullptr) {
+    if (process.paired.report(*paired, call)) {
+      deliver(process, *paired);
     }
   } else if (match.source == Source::kBoth && has_first_end) {
     losses_.add(kLostUnpaired);  // its row is dropped, and keeps no end
@@ -216,7 +149,7 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
               .kernel_begun = call.row.kernel_start_ns.has_value()};
   if (PairedCall* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr) {
     match.event = parent->row.event_id;
-    add_part(*parent, call);
+    process.paired.report(*parent, call);
     if (call.row.completion == Completion::kOpen && !parent->open_parts.contains(call.id)) {
       losses_.add(kLostParts);
     }
@@ -226,10 +159,9 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
     if (auto connected = process.communicators.connect(*probed, call.row)) {
       next_.accept(std::move(*connected));
     }
-    PairedCall& paired = pair(process, match.event);
-    paired.end_ns = call.row.end_ns();
-    paired.open = call.row.completion == Completion::kOpen;
-    add_kernel(paired, call.row);
+    losses_.add(kLostCommunicators, process.communicators.take_forgotten());
+    PairedCall& paired = process.paired.add(process.pending.take(match.event));
+    process.paired.report(paired, call);
     deliver(process, paired);
   } else if (const auto given_up = process.pending.given_up(call.row, process.communicators)) {
     match.event = *given_up;

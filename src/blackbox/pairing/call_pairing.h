@@ -11,15 +11,15 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
-#include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "blackbox/decode/call.h"
 #include "blackbox/decode/step.h"
 #include "blackbox/format/slot_table.h"
 #include "blackbox/losses.h"
 #include "blackbox/pairing/communicator_identity.h"
+#include "blackbox/pairing/paired_calls.h"
 #include "blackbox/pairing/pending_calls.h"
 #include "blackbox/pairing/step_backlog.h"
 #include "model/event_ids.h"
@@ -53,17 +53,6 @@ class CallPairing final : public EventSink {
   [[nodiscard]] const LossCounts& losses() const { return losses_; }
 
  private:
-  /// A probe row whose call the file has reported.
-  struct PairedCall {
-    Collective row;  // the probes' row
-    std::optional<int64_t> end_ns{};
-    std::optional<int64_t> kernel_start_ns{};  // of its first part, where it is made of transfers
-    std::optional<int64_t> kernel_end_ns{};    // of its last one
-    bool kernels_known = true;                 // of all parts that have ended
-    bool open = false;                         // the file reports it as not ended
-    std::set<uint64_t> open_parts{};           // for a call made of transfers: ids of those that have not ended
-    [[nodiscard]] bool ended() const { return end_ns && open_parts.empty(); }
-  };
   enum class Source { kBoth, kFileOnly, kLost };
   /// The row of one of the file's calls.
   struct Match {
@@ -91,9 +80,7 @@ class CallPairing final : public EventSink {
     bool has_file = false;
     bool behind = false;
     PendingCalls pending;
-    std::map<EventId, PairedCall> paired;
-    LaunchIndex paired_parents;  // entries of `paired` that are made of transfers
-    int64_t newest_paired_ns = 0;
+    PairedCalls paired;
     Matches matches;
     StepBacklog steps;
     std::map<uint64_t, bool> delivered_serials;  // communicators that only the file reports; true: with their end
@@ -102,13 +89,9 @@ class CallPairing final : public EventSink {
   void accept_collective(Collective row);
   void accept_communicator(Communicator row);
   ProcessState* state_for_file(int32_t pid);
-  PairedCall* parent_of(ProcessState& process, const Collective& call);
-  PairedCall& pair(ProcessState& process, EventId event);
-  static void forget_oldest_pair(ProcessState& process);
+  static PairedCall* parent_of(ProcessState& process, const Collective& call);
   Match match_new(ProcessState& process, ProfilerCall& call);
   void call_again(ProcessState& process, ProfilerCall& call, Match& match);
-  static bool add_kernel(PairedCall& paired, const Collective& profiled);
-  static bool add_part(PairedCall& parent, const ProfilerCall& call);
   void deliver(const ProcessState& process, const PairedCall& paired);
   void deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event);
   void deliver_steps(const ProcessState& process, std::vector<ProxyStep> rows, EventId event);

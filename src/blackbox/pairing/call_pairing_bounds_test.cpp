@@ -131,6 +131,85 @@ TEST_F(Pairing, AnEndThatComesAfterItsRowWasForgottenIsALoss) {
   EXPECT_EQ(pairing_.losses().of(kLostUnpaired), 1) << "counted once, however often the file repeats it";
 }
 
+/// The probes' row of a call that a synchronisation ended, long after the call had ended in the file.
+Collective ended_by_synchronisation(Collective row) {
+  row.duration_ns = 60 * kNsPerSecond;
+  row.completion = Completion::kSync;
+  return row;
+}
+
+/// A step of 3 s, with one synchronisation for all of its calls.
+TEST_F(Pairing, ASynchronisationSecondsLaterDoesNotChangeTheEnds) {
+  begin(true);
+  constexpr int64_t kRate = 500;
+  constexpr int64_t kCalls = 1'500;
+  for (int64_t n = 0; n < kCalls; ++n) {
+    pairing_.accept(at_rate(probe(n), n, kRate));
+    ProfilerCall call = profiled(n);
+    call.row = at_rate(call.row, n, kRate);
+    pairing_.call(call);
+  }
+  pairing_.accept(at_rate(probe(0), 0, kRate));  // still open: its end comes later
+  for (int64_t n = 0; n < kCalls; ++n) {
+    pairing_.accept(ended_by_synchronisation(at_rate(probe(n), n, kRate)));
+  }
+  const std::vector<Collective> delivered = rows();
+  ASSERT_EQ(delivered.size(), kCalls);
+  for (const Collective& row : delivered) {
+    ASSERT_EQ(row.completion, Completion::kProfiler) << *row.seq;
+    ASSERT_EQ(row.duration_ns, 5 * kNsPerMs + 8 * kNsPerUs) << *row.seq;
+    ASSERT_EQ(row.comm_id_hash, kIdHash) << *row.seq;
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostUnpaired), 0);
+}
+
+TEST_F(Pairing, AnEndThatASynchronisationReplacesIsALoss) {
+  begin(true);
+  constexpr int64_t kRate = 500;
+  constexpr int64_t kForgotten = 5;
+  constexpr int64_t kPairs = kFewestRows + kMostKeptEnds + kForgotten;
+  pairing_.accept(at_rate(probe(0), 0, kRate));  // the file lost it
+  for (int64_t n = 1; n <= kPairs; ++n) {
+    pairing_.accept(at_rate(probe(n), n, kRate));
+    ProfilerCall call = profiled(n);
+    call.row = at_rate(call.row, n, kRate);
+    pairing_.call(call);
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostUnpaired), 0) << "a program may never synchronise";
+  for (int64_t n = 0; n <= kPairs; ++n) {
+    pairing_.accept(ended_by_synchronisation(at_rate(probe(n), n, kRate)));
+  }
+  const std::vector<Collective> delivered = rows();
+  ASSERT_EQ(delivered.size(), kPairs + 1);
+  for (const Collective& row : delivered) {
+    ASSERT_EQ(row.completion, *row.seq <= kForgotten ? Completion::kSync : Completion::kProfiler) << *row.seq;
+  }
+  EXPECT_EQ(pairing_.losses().of(kLostUnpaired), kForgotten);
+}
+
+/// A call that hangs on another stream is older than all of these pairs.
+TEST_F(Pairing, PairsBesideAnOpenCallAreKeptForLateParts) {
+  begin(true);
+  pairing_.accept(probe(0));
+  pairing_.call(profiled(0, std::nullopt));
+  constexpr int64_t kRate = 5'000;
+  constexpr int64_t kFirst = 50'000;  // 10 s later
+  const auto report = [&](int64_t n, int64_t duration_ns) {
+    ProfilerCall call = profiled(n, duration_ns);
+    call.row = at_rate(call.row, n, kRate);
+    pairing_.call(call);
+  };
+  for (int64_t n = kFirst; n < kFirst + 3'000; ++n) {
+    pairing_.accept(at_rate(probe(n), n, kRate));
+    report(n, 5 * kNsPerMs);
+  }
+  report(kFirst, 6 * kNsPerMs);  // 0.6 s after the call
+  const std::vector<Collective> delivered = rows();
+  const auto first = std::ranges::find(delivered, probe(kFirst).event_id, &Collective::event_id);
+  ASSERT_NE(first, delivered.end());
+  EXPECT_EQ(first->duration_ns, 6 * kNsPerMs + 8 * kNsPerUs);
+}
+
 TEST_F(Pairing, ACallThatStaysOpenWhileTensOfThousandsEndHasOneRow) {
   begin(true);
   pairing_.accept(probe(0));
@@ -183,6 +262,16 @@ TEST_F(Pairing, BoundsCountAsLosses) {
     pairing_.call(call);
   }
   EXPECT_EQ(pairing_.losses().of(kLostProcesses), 1) << "one process was there before";
+}
+
+TEST_F(Pairing, CommunicatorsOfTheProbesBeyondTheBoundAreALoss) {
+  Communicator row{.node_id = 5, .pid = kPid};
+  for (uint64_t pointer = 1; pointer <= kMostProbedCommunicators + 2; ++pointer) {
+    row.comm_ptr = pointer;
+    pairing_.accept(row);
+  }
+  EXPECT_EQ(rows_.communicators()->size(), kMostProbedCommunicators + 2);
+  EXPECT_EQ(pairing_.losses().of(kLostCommunicators), 2);
 }
 
 TEST_F(Pairing, WhatIsNotOfNcclPasses) {

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/clock.h"
-
 namespace stalltrace::blackbox {
 namespace {
 
@@ -69,20 +67,49 @@ Communicator CommunicatorIdentity::completed(Communicator row, const Probed& kno
   return row;
 }
 
+CommunicatorIdentity::Position CommunicatorIdentity::position_of(uint64_t pointer, const Probed& known) {
+  return {!known.row.destroyed_ns, known.order, pointer};
+}
+
+/// The file's serial number does not lead to this pointer any more.
+void CommunicatorIdentity::disconnect(uint64_t pointer, const Probed& known) {
+  if (const auto serial = pointers_.find(known.serial); serial != pointers_.end() && serial->second == pointer) {
+    pointers_.erase(serial);
+  }
+}
+
+void CommunicatorIdentity::forget_surplus() {
+  while (probed_.size() > kMostProbedCommunicators) {
+    const uint64_t pointer = std::get<2>(*in_order_.begin());
+    const auto oldest = probed_.find(pointer);
+    const auto destroyed_ns = oldest->second.row.destroyed_ns;
+    forgotten_ += !destroyed_ns || newest_ns_ - *destroyed_ns < kReadLateNs ? 1 : 0;
+    disconnect(pointer, oldest->second);
+    unconnected_.erase(pointer);
+    former_.erase(pointer);
+    probed_.erase(oldest);
+    in_order_.erase(in_order_.begin());
+  }
+}
+
 Communicator CommunicatorIdentity::accept_probed(Communicator row) {
+  newest_ns_ = std::max({newest_ns_, row.created_ns, row.destroyed_ns.value_or(0)});
   Probed& known = probed_[row.comm_ptr];
+  in_order_.erase(position_of(row.comm_ptr, known));
   if (known.accepted && known.row.created_ns != row.created_ns) {  // a new communicator at the same address
-    if (const auto serial = pointers_.find(known.serial); serial != pointers_.end() && serial->second == row.comm_ptr) {
-      pointers_.erase(serial);
-    }
+    disconnect(row.comm_ptr, known);
     former_.insert_or_assign(row.comm_ptr, std::exchange(known, {}));
   }
   known.accepted = true;
   known.row = row;
+  known.order = known.order == 0 ? ++last_order_ : known.order;
+  in_order_.insert(position_of(row.comm_ptr, known));
   if (known.serial == 0) {
     unconnected_.insert(row.comm_ptr);
   }
-  return completed(std::move(row), known);
+  Communicator whole = completed(std::move(row), known);
+  forget_surplus();
+  return whole;
 }
 
 bool CommunicatorIdentity::accept_profiled(const Communicator& row) {
@@ -101,7 +128,10 @@ std::optional<Communicator> CommunicatorIdentity::connect(const Collective& prob
   const auto [entry, is_new] = (former ? former_ : probed_).try_emplace(probed.comm_ptr);
   Probed& known = entry->second;
   if (is_new) {
+    known.order = ++last_order_;
+    in_order_.insert(position_of(probed.comm_ptr, known));
     unconnected_.insert(probed.comm_ptr);
+    forget_surplus();  // not this one, which is the newest
   }
   if (probed.comm_id_hash == 0 && probed.seq && profiled.seq) {
     known.first_number.try_emplace(numbering_of(probed), *profiled.seq - *probed.seq);

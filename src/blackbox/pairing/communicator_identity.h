@@ -7,11 +7,19 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <unordered_map>
+#include <utility>
 
+#include "base/clock.h"
 #include "model/events.h"
 
 namespace stalltrace::blackbox {
+
+/// A file is read twice a second, unless the agent can't run: what is older than this does not come any more.
+inline constexpr int64_t kReadLateNs = 20 * kNsPerSecond;
+/// Communicators of a process that are kept of those that the probes report. The probes follow as many at a time.
+inline constexpr size_t kMostProbedCommunicators = 4096;
 
 /// Identifies the counter that numbers a call: 0 for the collectives of a communicator, else operation and peer of a
 /// Send or Recv.
@@ -19,12 +27,16 @@ uint64_t numbering_of(const Collective& row);
 
 class CommunicatorIdentity {
  public:
-  /// A row of the probes. Returns it with rank, size and hash from the file where the probes lack them.
+  /// A row of the probes. Returns it with rank, size and hash from the file where the probes lack them. Beyond
+  /// kMostProbedCommunicators one is forgotten, as by connect(): first those that were destroyed, the oldest first.
   Communicator accept_probed(Communicator row);
   /// A row of the file; `comm_ptr` is its serial number. False, and not kept, beyond 1,024 communicators.
   bool accept_profiled(const Communicator& row);
   /// Both rows describe one call. If that connects a communicator, returns the probes' row of it, completed as above.
   std::optional<Communicator> connect(const Collective& probed, const Collective& profiled);
+  /// How many communicators of the probes were forgotten since the last call while calls of theirs could still come:
+  /// they lived, or were destroyed less than kReadLateNs ago.
+  uint64_t take_forgotten() { return std::exchange(forgotten_, 0); }
 
   /// Whether a call of the probes and one of the file may belong to the same communicator.
   [[nodiscard]] bool may_be_same(const Collective& probed, const Collective& profiled) const;
@@ -76,6 +88,7 @@ class CommunicatorIdentity {
     bool accepted = false;                     // the probes have delivered its row
     uint64_t serial = 0;                       // in the file; 0 not connected
     std::map<uint64_t, int64_t> first_number;  // by counter, see numbering_of
+    uint64_t order = 0;                        // in which they became known, from 1
     [[nodiscard]] std::optional<int64_t> first(uint64_t numbering) const;
   };
   /// Whether the probes' call was made on the former communicator at this address.
@@ -83,12 +96,20 @@ class CommunicatorIdentity {
   /// The call's communicator; null if unknown.
   [[nodiscard]] const Probed* probed_of(const Collective& probed) const;
   Communicator completed(Communicator row, const Probed& known) const;
+  using Position = std::tuple<bool, uint64_t, uint64_t>;  // lives, order, pointer
+  static Position position_of(uint64_t pointer, const Probed& known);
+  void forget_surplus();
+  void disconnect(uint64_t pointer, const Probed& known);
 
   std::unordered_map<uint64_t, Probed> probed_;          // by pointer
-  std::unordered_map<uint64_t, Probed> former_;          // by pointer: their predecessors at the same address
+  std::unordered_map<uint64_t, Probed> former_;          // by pointer in `probed_`: predecessors at the same address
+  std::set<Position> in_order_;                          // of `probed_`: the first to be forgotten first
   std::set<uint64_t> unconnected_;                       // pointers in `probed_` without a serial number
   std::unordered_map<uint64_t, Communicator> profiled_;  // by serial number
   std::unordered_map<uint64_t, uint64_t> pointers_;      // by serial number
+  uint64_t last_order_ = 0;
+  int64_t newest_ns_ = 0;  // UTC; of all creations and ends
+  uint64_t forgotten_ = 0;
 };
 
 }  // namespace stalltrace::blackbox

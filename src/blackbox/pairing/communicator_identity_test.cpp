@@ -106,5 +106,52 @@ TEST(CommunicatorIdentity, KeepsABoundedNumberOfAFilesCommunicators) {
   EXPECT_EQ(identity.profiled(1025), nullptr);
 }
 
+/// As many as are kept of the probes, alive; pointer, NCCL's hash and time of creation are 1, 2, 3 ...
+CommunicatorIdentity full_identity() {
+  CommunicatorIdentity identity;
+  for (uint64_t n = 1; n <= kMostProbedCommunicators; ++n) {
+    identity.accept_probed({.comm_ptr = n, .nccl_comm_hash = n, .created_ns = static_cast<int64_t>(n)});
+  }
+  EXPECT_EQ(identity.take_forgotten(), 0);
+  return identity;
+}
+
+TEST(CommunicatorIdentity, ForgetsTheOldestOfTheProbesCommunicators) {
+  CommunicatorIdentity identity = full_identity();
+  identity.accept_profiled(in_file());
+  identity.connect(call(1, 0), call(kCommSerial, 0));
+  identity.accept_probed({.comm_ptr = 2, .nccl_comm_hash = 20'000, .created_ns = 20'000});  // at number 2's address
+  Collective named = call(kCommSerial, 1);
+  ASSERT_TRUE(identity.rename(named));
+  for (uint64_t n = 10'001; n <= 10'003; ++n) {
+    identity.accept_probed({.comm_ptr = n, .nccl_comm_hash = n, .created_ns = static_cast<int64_t>(n)});
+  }
+  EXPECT_EQ(identity.take_forgotten(), 3);
+  EXPECT_EQ(identity.take_forgotten(), 0) << "counted once";
+  for (const uint64_t hash : {1, 3, 4}) {
+    EXPECT_EQ(identity.find(hash), nullptr) << hash;
+  }
+  for (const uint64_t hash : {5, 10'003, 20'000}) {
+    EXPECT_NE(identity.find(hash), nullptr) << hash;
+  }
+  named = call(kCommSerial, 2);
+  EXPECT_FALSE(identity.rename(named)) << "its pointer is forgotten";
+  identity.connect(call(30'000, 0), call(kCommSerial + 1, 0));  // known only by its calls
+  EXPECT_EQ(identity.take_forgotten(), 1);
+  EXPECT_EQ(identity.find(5), nullptr);
+}
+
+TEST(CommunicatorIdentity, ForgetsDestroyedCommunicatorsFirst) {
+  for (const int64_t ago_ns : {kReadLateNs, kReadLateNs - 1}) {
+    CommunicatorIdentity identity = full_identity();
+    constexpr int64_t kDestroyedNs = 50'000;
+    identity.accept_probed({.comm_ptr = 7, .nccl_comm_hash = 7, .created_ns = 7, .destroyed_ns = kDestroyedNs});
+    identity.accept_probed({.comm_ptr = 10'001, .nccl_comm_hash = 10'001, .created_ns = kDestroyedNs + ago_ns});
+    EXPECT_EQ(identity.find(7), nullptr);
+    EXPECT_NE(identity.find(1), nullptr);
+    EXPECT_EQ(identity.take_forgotten(), ago_ns < kReadLateNs ? 1 : 0) << "calls of it may still come";
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace::blackbox

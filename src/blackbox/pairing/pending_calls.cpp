@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kSameTimeNs = 20 * kNsPerUs;           // one clock, read microseconds apart
 constexpr int64_t kLaunchedLaterNs = 10 * kNsPerSecond;  // by one of NCCL's own threads, or a stream's host function
-constexpr int64_t kReadLateNs = 20 * kNsPerSecond;       // files are read twice a second, unless the agent can't run
 constexpr int kNotReturned = 63;                         // length class of a launch that has not returned
 
 constexpr int kLaunchScore = 4;

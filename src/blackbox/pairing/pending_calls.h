@@ -81,6 +81,7 @@ class PendingCalls {
   /// The row of a call of the file if it was given up: found by its number, for the last kMostGivenUp.
   [[nodiscard]] std::optional<EventId> given_up(const Collective& profiled, const CommunicatorIdentity& identity);
   [[nodiscard]] size_t size() const { return rows_.size(); }
+  [[nodiscard]] bool contains(EventId event) const { return rows_.contains(event); }
 
  private:
   using NumberKey = std::tuple<uint64_t, Operation, int32_t, int64_t>;  // pointer, operation, peer, number

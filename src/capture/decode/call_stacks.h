@@ -9,7 +9,7 @@
 #include <set>
 
 #include "capture/decode/code_names.h"
-#include "capture/decode/user_shares.h"
+#include "capture/user_shares.h"
 #include "model/events.h"
 #include "wire/collective.h"
 

@@ -6,11 +6,12 @@
 
 #include "capture/decode/collective/requests_done.h"
 #include "capture/decode/wait_decoder.h"
+#include "wire/host_drops.h"
 
 namespace stalltrace::capture {
 namespace {
 
-/// Copies a record of the expected type and size out of the ring's bytes.
+/// Copies a record out of the ring's bytes; false where they are too few.
 template <typename Record>
 bool take(std::span<const std::byte> bytes, Record& record) {
   if (bytes.size() < sizeof record) {
@@ -95,7 +96,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
     return;
   }
   const auto with = [&]<typename Record>(Record record, const auto& handle) {
-    if (take(bytes, record)) {
+    if (header.size == sizeof record && take(bytes, record)) {
       handle(record);
     } else {
       ++malformed_;
@@ -114,7 +115,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
     case ST_RECORD_CALL_STACK:
       return with(st_call_stack{}, [&](const auto& record) { note_stack(record); });
     case ST_RECORD_PYTHON_EXCEPTION:
-      malformed_ += exceptions_.note(bytes) ? 0 : 1;
+      malformed_ += header.size == sizeof(st_python_exception) && exceptions_.note(bytes) ? 0 : 1;
       return;
     case ST_RECORD_CALL_RETURN:
       return with(st_call_return{}, [&](const auto& record) { collectives_.on_return(record); });
@@ -143,7 +144,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
     case ST_RECORD_EXIT:
       return with(st_exit{}, [&](const auto& record) { exits_.push_back(record); });
     case ST_RECORD_OOM_KILL:
-      return processes_.oom_killed(static_cast<pid_t>(header.tgid));
+      return with(st_oom_kill{}, [&](const auto& r) { processes_.oom_killed(static_cast<pid_t>(r.header.tgid)); });
     default:
       ++malformed_;
   }

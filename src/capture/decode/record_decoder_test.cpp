@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "model/memory_source.h"
+#include "wire/host_drops.h"
+#include "wire/python.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -75,6 +77,34 @@ TEST_F(RecordDecoderTest, WhatIsNoRecordIsCountedAsALoss) {
   ASSERT_EQ(losses->size(), 1U);
   EXPECT_EQ(losses->front().source, "ring:malformed");
   EXPECT_EQ(losses->front().count, 5U);
+}
+
+/// Its header must state the size of its type: another version of the programs may have written it.
+TEST_F(RecordDecoderTest, ARecordOfAnotherSizeIsMalformed) {
+  struct Longer {
+    st_wait wait;
+    uint64_t more = 0;
+  } longer{.wait = record_of<st_wait>(ST_RECORD_WAIT)};
+  const auto bytes = std::as_bytes(std::span(&longer, 1));
+  longer.wait.header.size = sizeof longer;
+  decoder_.decode(bytes);
+  longer.wait.header.size = sizeof(st_wait) - 1;  // though there are bytes enough for one
+  decoder_.decode(bytes);
+  auto exception = record_of<st_python_exception>(ST_RECORD_PYTHON_EXCEPTION);
+  exception.header.size = sizeof exception - 1;
+  decode(exception);
+  auto killed = record_of<st_oom_kill>(ST_RECORD_OOM_KILL);
+  killed.header.size = 0;
+  decode(killed);
+  EXPECT_EQ(decoder_.malformed(), 4U);
+  size_t rows = 0;
+  ASSERT_TRUE(sink_.wait_spans({}, [&](const WaitSpan&) { ++rows; }));
+  EXPECT_EQ(rows, 0U);
+  longer.wait.header.size = sizeof(st_wait);
+  decoder_.decode(bytes);
+  ASSERT_TRUE(sink_.wait_spans({}, [&](const WaitSpan&) { ++rows; }));
+  EXPECT_EQ(rows, 1U);
+  EXPECT_EQ(decoder_.malformed(), 4U);
 }
 
 TEST_F(RecordDecoderTest, AFirstCallIsReportedToTheOwner) {

@@ -18,6 +18,7 @@
 #include "base/handle.h"
 #include "base/process/procfs.h"
 #include "base/process/resource_limits.h"
+#include "capture/call_table.h"
 #include "capture/kernel/jiffies.h"
 #include "capture/kernel/kernel_types.h"
 #include "capture/kernel/loader.h"

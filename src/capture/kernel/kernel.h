@@ -3,6 +3,8 @@
 // Destroying the object detaches everything. Users of this class see nothing of libbpf.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,11 +16,11 @@
 
 #include "base/handle.h"
 #include "base/result.h"
-#include "capture/discover/elf_symbols.h"
 #include "capture/kernel/kernel_options.h"
 #include "capture/kernel/perf_uprobe.h"
 #include "capture/kernel/program_report.h"
 #include "capture/kernel/programs.h"
+#include "capture/probe_points.h"
 #include "wire/config.h"
 #include "wire/host_drops.h"
 #include "wire/scheduler.h"

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
-#include "capture/discover/call_table.h"
+#include "capture/call_table.h"
 #include "capture/kernel/drop_reasons.h"
 #include "capture/kernel/python_layouts.h"
 #include "capture/kernel/uprobe_multi.h"

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "base/untrusted/helper_process.h"
-#include "capture/decode/user_shares.h"
+#include "capture/user_shares.h"
 #include "model/events.h"
 #include "wire/python.h"
 

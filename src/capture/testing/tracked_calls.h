@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/call_table.h"
 #include "capture/decode/collective/collective_tracker.h"
-#include "capture/discover/call_table.h"
 #include "model/memory_source.h"
 
 namespace stalltrace::capture {

@@ -89,7 +89,7 @@ class RunEvidence {
   bool files_expected_ = false;
   std::string why_no_plugin_;
   std::vector<std::string> environment_;
-  std::vector<std::string> files_;  // set by settle()
+  std::vector<std::string> files_;  // set by collect()
   bool concluding_ = false;
 };
 

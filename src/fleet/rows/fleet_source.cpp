@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "fleet/rows/received_rows.h"
-#include "serve/http/message.h"
+#include "serve/http_message.h"
 
 namespace stalltrace::fleet {
 namespace {
@@ -165,7 +165,7 @@ Result<std::unique_ptr<FleetSource>> FleetSource::open(std::vector<NodeAddress> 
   std::unique_ptr<FleetSource> source(new FleetSource(std::move(nodes), std::move(options)));
   source->begin_with(first_request().reads);
   if (source->answering() > 0) {
-    ST_TRY(source->settle());
+    ST_TRY(source->choose_recordings());
   }
   return source;
 }
@@ -291,15 +291,15 @@ Status FleetSource::bring(const Reads& reads) {
     }
   }
   if (failed_.size() > failed_before) {
-    ST_TRY(settle());
+    ST_TRY(choose_recordings());
     return fail(fmt::format("{} does not answer any more", failed_.back().node), "ask again", ErrorKind::kInterrupted);
   }
   return {};
 }
 
 /// Decides which recording each node is read from, of those whose nodes have not failed.
-Status FleetSource::settle() {
-  shown_ = {};
+Status FleetSource::choose_recordings() {
+  unified_ = {};
   measured_clocks_.clear();
   const Brought* nodes = find(kTableOf<Node>, {}, true);
   const Brought* processes = find(kTableOf<Process>, {}, true);
@@ -318,27 +318,27 @@ Status FleetSource::settle() {
     auto runs = store::nodes_of(*nodes->of[i]);
     if (!runs) {
       lose(recordings_[i].node, std::move(runs.error()));
-      return settle();
+      return choose_recordings();
     }
     recordings_[i].runs = *std::move(runs);
-    shown_.add(i, recordings_[i].runs, rows);
+    unified_.add(i, recordings_[i].runs, rows);
   }
-  ST_TRY(shown_.decide());
+  ST_TRY(unified_.decide());
   for (size_t i = 0; i < recordings_.size(); ++i) {
     const Recording& recording = recordings_[i];
     if (lost_[recording.node]) {
       continue;
     }
-    if (shown_.is_copy(i)) {
+    if (unified_.is_copy(i)) {
       notes_.insert(fmt::format("read once: {} of {} is also served by another node of this answer",
                                 printable(recording.name), nodes_[recording.node].shown()));
     }
     const auto clock = clocks_.find(recording.node);
     for (const Node& run : recording.runs) {
-      const auto shown = shown_.shown(i, run.node_id);
-      if (shown && clock != clocks_.end()) {
+      const auto unified_id = unified_.unified_id(i, run.node_id);
+      if (unified_id && clock != clocks_.end()) {
         if (const auto measured = measured_clock(run, clock->second)) {
-          measured_clocks_.push_back({*shown, measured->offset_ns, measured->error_ns});
+          measured_clocks_.push_back({*unified_id, measured->offset_ns, measured->error_ns});
         }
       }
     }
@@ -378,8 +378,8 @@ std::vector<const store::TableBlocks*> FleetSource::tables_of(const Brought& bro
 std::map<NodeId, int64_t> FleetSource::shifts_of(size_t recording) const {
   std::map<NodeId, int64_t> shifts_ns;
   for (const Node& run : recordings_[recording].runs) {
-    const auto shown = shown_.shown(recording, run.node_id);
-    const auto shift = shown ? shifts_ns_.find(*shown) : shifts_ns_.end();
+    const auto unified_id = unified_.unified_id(recording, run.node_id);
+    const auto shift = unified_id ? shifts_ns_.find(*unified_id) : shifts_ns_.end();
     if (shift != shifts_ns_.end()) {
       shifts_ns[run.node_id] = shift->second;
     }
@@ -391,7 +391,7 @@ Status FleetSource::read_state(AnyRows rows) {
   return std::visit(
       [&]<typename T>(std::vector<T>* all) -> Status {
         ST_ASSIGN(const Brought* brought, have(kTableOf<T>, {}, true));
-        return store::read_row_blocks(tables_of(*brought), shown_, all);
+        return store::read_row_blocks(tables_of(*brought), unified_, all);
       },
       rows);
 }
@@ -400,7 +400,7 @@ Status FleetSource::read_stream(TimeRange range, AnyVisitor visitor) {
   return std::visit(
       [&]<typename T>(const Visitor<T>* visit) -> Status {
         ST_ASSIGN(const Brought* brought, have(kTableOf<T>, range, false));
-        return store::visit_row_blocks(tables_of(*brought), shown_, range, visit);
+        return store::visit_row_blocks(tables_of(*brought), unified_, range, visit);
       },
       visitor);
 }

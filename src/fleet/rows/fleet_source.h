@@ -85,7 +85,7 @@ class FleetSource final : public EventSource, public analysis::EvidenceProvider 
   size_t prepare_for(const Reads& reads);
   void keep(ReceivedRows& received, const Reads& reads, size_t first, size_t recording);
   [[nodiscard]] int64_t most_bytes_of_one() const;
-  Status settle();
+  Status choose_recordings();
   void lose(size_t node, Error error);
   [[nodiscard]] Brought* find(std::string_view table, TimeRange range, bool completely);
   Result<Brought*> have(std::string_view table, TimeRange range, bool completely);
@@ -99,10 +99,10 @@ class FleetSource final : public EventSource, public analysis::EvidenceProvider 
   std::vector<FailedNode> failed_;
   std::vector<Recording> recordings_;
   std::vector<std::unique_ptr<Brought>> brought_;
-  store::ShownNodes shown_;
+  store::UnifiedNodes unified_;
   bool narrow_ = false;  // the evidence of stalls is being read
   std::vector<TimeRange> windows_;
-  std::map<NodeId, int64_t> shifts_ns_;  // of shown nodes
+  std::map<NodeId, int64_t> shifts_ns_;  // by unified id
   std::vector<MeasuredClock> measured_clocks_;
   std::map<size_t, ClockOffset> clocks_;  // by node
   std::set<std::string> notes_;

@@ -13,8 +13,8 @@
 
 #include "model/finding.h"
 #include "serve/host_clock.h"
-#include "serve/http/message.h"
 #include "serve/http/row_lines.h"
+#include "serve/http_message.h"
 #include "serve/mcp/server.h"
 #include "serve/recordings.h"
 

@@ -16,8 +16,8 @@
 
 #include "base/handle.h"
 #include "base/result.h"
-#include "serve/http/message.h"
 #include "serve/http/tls.h"
+#include "serve/http_message.h"
 
 namespace stalltrace::serve {
 

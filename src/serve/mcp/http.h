@@ -4,7 +4,7 @@
 // matter (token, Host, Origin).
 #pragma once
 
-#include "serve/http/message.h"
+#include "serve/http_message.h"
 #include "serve/mcp/server.h"
 
 namespace stalltrace::serve::mcp {

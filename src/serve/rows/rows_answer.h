@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "serve/http/message.h"
+#include "serve/http_message.h"
 #include "serve/recordings.h"
 #include "serve/rows/rows_request.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/file.h"
 #include "base/read_at.h"
-#include "store/btree/file_numbers.h"
+#include "store/sqlite/file_numbers.h"
 #include "store/sqlite/open.h"
 
 namespace stalltrace::store {

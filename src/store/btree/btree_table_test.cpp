@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "store/btree/btree_scan.h"
+#include "store/schema/open_recording.h"
 #include "store/schema/select.h"
 #include "store/schema/table.h"
-#include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
 namespace stalltrace::store {

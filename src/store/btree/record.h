@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "store/btree/btree_table.h"
-#include "store/btree/file_numbers.h"
+#include "store/sqlite/file_numbers.h"
 
 namespace stalltrace::store {
 

@@ -56,7 +56,7 @@ struct Timed {
 template <typename T>
 class Batch {
  public:
-  Batch(TableHandle& access, const NodeRun& part, TimeRange range) : access_(&access), part_(part), range_(range) {}
+  Batch(TableHandle& table, const NodeRun& run, TimeRange range) : table_(&table), run_(run), range_(range) {}
 
   /// Replaces its content with the rows of `row_groups` in the range.
   Status read(std::span<const RowGroup> row_groups) {
@@ -78,8 +78,8 @@ class Batch {
 
  private:
   Status read_ids(int64_t first_id, int64_t end_id) {
-    if (scan_ == nullptr && access_->pages != nullptr) {
-      scan_ = std::make_unique<BtreeScan>(access_->pages);
+    if (scan_ == nullptr && table_->pages != nullptr) {
+      scan_ = std::make_unique<BtreeScan>(table_->pages);
     }
     const size_t before = used_;
     const auto take = [this](RecordColumns& columns) {
@@ -92,7 +92,7 @@ class Batch {
       if (met == Fallback::kNone) {
         return {};
       }
-      access_->count(met);
+      table_->count(met);
     }
     used_ = before;
     return read_with_sql(first_id, end_id);
@@ -101,27 +101,27 @@ class Batch {
   static void decode(RecordColumns& columns, T& row) { each_column(row, Extractor(columns)); }
 
   Status read_with_sql(int64_t first_id, int64_t end_id) {
-    const std::lock_guard lock(access_->mutex);
-    if (!access_->select) {
-      ST_ASSIGN(access_->use, access_->open());
-      ST_ASSIGN(access_->select, access_->use->db().prepare(access_->sql));
+    const std::lock_guard lock(table_->mutex);
+    if (!table_->select) {
+      ST_ASSIGN(table_->use, table_->open());
+      ST_ASSIGN(table_->select, table_->use->db().prepare(table_->sql));
     }
-    access_->select.bind(1, first_id);
-    access_->select.bind(2, end_id);
+    table_->select.bind(1, first_id);
+    table_->select.bind(2, end_id);
     int code = SQLITE_DONE;
-    for (int64_t rows = 0; (code = access_->select.step()) == SQLITE_ROW; ++rows) {
-      if (rows > access_->most_rows) {
-        access_->select.reset();
-        return fail_more_rows(access_->path, EventTraits<T>::kTable);
+    for (int64_t rows = 0; (code = table_->select.step()) == SQLITE_ROW; ++rows) {
+      if (rows > table_->most_rows) {
+        table_->select.reset();
+        return fail_more_rows(table_->path, EventTraits<T>::kTable);
       }
       T& row = slot();
-      extract(access_->select, row);
+      extract(table_->select, row);
       keep(row);
     }
     Status status = code == SQLITE_DONE ? Status()
-                                        : fail_sqlite(access_->use->db().get(),
-                                                      fmt::format("{}: {}", access_->path, EventTraits<T>::kTable));
-    access_->select.reset();
+                                        : fail_sqlite(table_->use->db().get(),
+                                                      fmt::format("{}: {}", table_->path, EventTraits<T>::kTable));
+    table_->select.reset();
     return status;
   }
 
@@ -135,21 +135,21 @@ class Batch {
 
   void keep(T& row) {
     if (!is_plausible(row)) [[unlikely]] {
-      access_->left_out.fetch_add(1, std::memory_order_relaxed);
+      table_->left_out.fetch_add(1, std::memory_order_relaxed);
     } else if (belongs_to(row, range_)) {
-      show(row);
+      unify_ids(row);
       ++used_;
     }
   }
 
-  void show(T& row) const {
-    if (part_.shown != part_.stored) {
-      row.node_id = part_.shown;
+  void unify_ids(T& row) const {
+    if (run_.unified_id != run_.id_in_file) {
+      row.node_id = run_.unified_id;
       if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
-        row.event_id = shown_id(part_, row.event_id);
+        row.event_id = unified_id(run_, row.event_id);
       }
       if constexpr (requires { row.collective_id; }) {
-        row.collective_id = row.collective_id == 0 ? 0 : shown_id(part_, row.collective_id);
+        row.collective_id = row.collective_id == 0 ? 0 : unified_id(run_, row.collective_id);
       }
     }
   }
@@ -167,8 +167,8 @@ class Batch {
     }
   }
 
-  TableHandle* access_;
-  NodeRun part_;
+  TableHandle* table_;
+  NodeRun run_;
   TimeRange range_;
   std::unique_ptr<BtreeScan> scan_;  // null: nothing was read yet, or it was read with SQL
   std::vector<T> rows_;              // the first used_ rows are valid

@@ -24,11 +24,11 @@ class Cursor {
     size_t batches;     // in memory: one is consumed, the others are read ahead; at least 1
   };
 
-  Cursor(TableHandle& access, const NodeRun& part, std::vector<RowGroup> row_groups, TimeRange range,
-         PrefetchPolicy pace)
-      : row_groups_(std::move(row_groups)), batch_row_groups_(pace.row_groups) {
-    for (size_t i = 0; i < pace.batches; ++i) {
-      slots_.emplace_back(Batch<T>(access, part, range));
+  Cursor(TableHandle& table, const NodeRun& run, std::vector<RowGroup> row_groups, TimeRange range,
+         PrefetchPolicy prefetch)
+      : row_groups_(std::move(row_groups)), batch_row_groups_(prefetch.row_groups) {
+    for (size_t i = 0; i < prefetch.batches; ++i) {
+      slots_.emplace_back(Batch<T>(table, run, range));
     }
   }
 

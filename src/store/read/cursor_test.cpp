@@ -4,8 +4,8 @@
 
 #include <random>
 
+#include "store/schema/open_recording.h"
 #include "store/schema/table.h"
-#include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 
 namespace stalltrace::store {
@@ -44,16 +44,16 @@ class CursorTest : public ::testing::Test {
   Rows read(const Reading& reading, TimeRange range = {}, size_t most_blocks = std::numeric_limits<size_t>::max()) {
     Database db = must(open_for_reading(path_));
     const std::vector<std::string> columns = column_names<Collective>();
-    TableHandle access;
-    access.path = path_;
-    access.pages = must(find_btree_table(db, "collective", "event_id", columns)).table;
-    EXPECT_NE(access.pages, nullptr);
-    access.sql = must(select_sql(db, "collective", columns)) + " AND event_id >= ? AND event_id < ?";
-    access.open = [&db]() -> Result<OpenFiles::Use> { return OpenFiles::Use(db); };
-    const NodeRun part{.stored = kNode, .shown = kNode, .first_id = 0, .end_id = kForever};
-    std::vector<RowGroup> row_groups = must(row_groups_of(db, "collective", part, range));
+    TableHandle table;
+    table.path = path_;
+    table.pages = must(find_btree_table(db, "collective", "event_id", columns)).table;
+    EXPECT_NE(table.pages, nullptr);
+    table.sql = must(select_sql(db, "collective", columns)) + " AND event_id >= ? AND event_id < ?";
+    table.open = [&db]() -> Result<OpenFiles::Use> { return OpenFiles::Use(db); };
+    const NodeRun run{.id_in_file = kNode, .unified_id = kNode, .first_id = 0, .end_id = kForever};
+    std::vector<RowGroup> row_groups = must(row_groups_of(db, "collective", run, range));
     row_group_count_ = row_groups.size();
-    Cursor<Collective> cursor(access, part, std::move(row_groups), range, {reading.row_groups, reading.batches});
+    Cursor<Collective> cursor(table, run, std::move(row_groups), range, {reading.row_groups, reading.batches});
     ThreadPool workers(reading.threads);
     Rows rows;
     rows.status = cursor.start(workers);

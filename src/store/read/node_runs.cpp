@@ -17,9 +17,9 @@ using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;
 
 constexpr size_t kMostRunsInAll = 1 << 20;  // far fewer than there are ids
 
-struct Run {
+struct KeyedRun {
   RunKey key;
-  NodeRun part;
+  NodeRun run;
 };
 
 /// One agent's run has its boot and its start; its id may have been changed by a merge.
@@ -29,7 +29,7 @@ RunKey key_of(NodeId id, std::string name, std::string boot_id, int64_t started_
 }
 
 /// Every node of one file, by id, including those without a row in `node`.
-Result<std::vector<Run>> runs_of(Database& db, size_t file) {
+Result<std::vector<KeyedRun>> runs_of(Database& db, size_t file) {
   ST_ASSIGN(Statement statement,
             db.prepare("SELECT ids.node_id, node.name, node.boot_id, ifnull(node.started_ns, 0), ifnull(rows, 0)"
                        " FROM (SELECT node_id FROM node UNION SELECT DISTINCT node_id FROM segment"
@@ -38,11 +38,11 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
                        " LEFT JOIN (SELECT node_id, sum(max(0, min(rows, 1 << 40))) AS rows FROM segment"
                        "            GROUP BY node_id) USING(node_id)"
                        " ORDER BY ids.node_id"));
-  std::vector<Run> runs;
+  std::vector<KeyedRun> runs;
   int code = SQLITE_DONE;
   while ((code = statement.step()) == SQLITE_ROW) {
     if (statement.integer(0) < 0 || statement.integer(0) >= int64_t{1} << kNodeIdBits ||
-        (!runs.empty() && statement.integer(0) <= runs.back().part.stored) || runs.size() >= kMostRunsOfFile) {
+        (!runs.empty() && statement.integer(0) <= runs.back().run.id_in_file) || runs.size() >= kMostRunsOfFile) {
       return fail(
           fmt::format("{}: {}", db.path(),
                       runs.size() >= kMostRunsOfFile ? fmt::format("holds more than {} node runs", kMostRunsOfFile)
@@ -50,25 +50,25 @@ Result<std::vector<Run>> runs_of(Database& db, size_t file) {
           "give the recordings of one job; this one is damaged, or was altered", ErrorKind::kCorrupt);
     }
     const auto id = static_cast<NodeId>(statement.integer(0));
-    NodeRun part{.file = file,
-                 .stored = id,
-                 .shown = id,
-                 .first_id = make_event_id(id, 0),
-                 .end_id = 0,
-                 .rows = statement.integer(4),
-                 .runs_in_file = 0};
+    NodeRun run{.file = file,
+                .id_in_file = id,
+                .unified_id = id,
+                .first_id = make_event_id(id, 0),
+                .end_id = 0,
+                .rows = statement.integer(4),
+                .runs_in_file = 0};
     runs.push_back(
-        {key_of(id, std::string(statement.text(1)), std::string(statement.text(2)), statement.integer(3)), part});
+        {key_of(id, std::string(statement.text(1)), std::string(statement.text(2)), statement.integer(3)), run});
   }
   if (code != SQLITE_DONE) {
     return fail_sqlite(db.get(), db.path() + ": nodes");
   }
   if (!runs.empty()) {
     // No row is left out, even with an impossible id.
-    runs.front().part.first_id = std::numeric_limits<int64_t>::min();
+    runs.front().run.first_id = std::numeric_limits<int64_t>::min();
     for (size_t i = 0; i < runs.size(); ++i) {
-      runs[i].part.runs_in_file = runs.size();
-      runs[i].part.end_id = i + 1 < runs.size() ? runs[i + 1].part.first_id : std::numeric_limits<int64_t>::max();
+      runs[i].run.runs_in_file = runs.size();
+      runs[i].run.end_id = i + 1 < runs.size() ? runs[i + 1].run.first_id : std::numeric_limits<int64_t>::max();
     }
   }
   return runs;
@@ -86,51 +86,51 @@ NodeId free_id(NodeId taken, const std::set<NodeId>& used) {
 }  // namespace
 
 Status NodePlan::add(Database& db, size_t file) {
-  ST_ASSIGN(const std::vector<Run> runs, runs_of(db, file));
-  for (const Run& run : runs) {
-    keep(run.key, run.part);
+  ST_ASSIGN(const std::vector<KeyedRun> runs, runs_of(db, file));
+  for (const KeyedRun& keyed : runs) {
+    keep(keyed.key, keyed.run);
   }
   return {};
 }
 
-void NodePlan::add(const Node& node, const NodeRun& part) {
-  keep(key_of(node.node_id, node.name, node.boot_id, node.started_ns), part);
+void NodePlan::add(const Node& node, const NodeRun& run) {
+  keep(key_of(node.node_id, node.name, node.boot_id, node.started_ns), run);
 }
 
-void NodePlan::keep(const RunKey& key, const NodeRun& part) {
-  auto [known, is_new] = kept_.try_emplace(key, part);
-  if (!is_new && known->second.file == part.file) {  // two runs, since no file has one twice
+void NodePlan::keep(const RunKey& key, const NodeRun& run) {
+  auto [known, is_new] = kept_.try_emplace(key, run);
+  if (!is_new && known->second.file == run.file) {  // two runs, since no file has one twice
     RunKey other = key;
-    std::get<NodeId>(other) = part.stored;
-    std::tie(known, is_new) = kept_.try_emplace(std::move(other), part);
+    std::get<NodeId>(other) = run.id_in_file;
+    std::tie(known, is_new) = kept_.try_emplace(std::move(other), run);
   }
-  if (!is_new && part.rows > known->second.rows) {
-    known->second = part;
+  if (!is_new && run.rows > known->second.rows) {
+    known->second = run;
   }
 }
 
-Result<std::vector<NodeRun>> NodePlan::parts() const {
+Result<std::vector<NodeRun>> NodePlan::runs() const {
   if (kept_.size() > kMostRunsInAll) {
     return fail(fmt::format("{} node runs are too many to be read together", kept_.size()),
                 "give the recordings of one job", ErrorKind::kUsage);
   }
-  std::vector<NodeRun> parts;
-  for (const auto& [key, part] : kept_) {
-    parts.push_back(part);
+  std::vector<NodeRun> runs;
+  for (const auto& [key, run] : kept_) {
+    runs.push_back(run);
   }
-  std::ranges::sort(parts, {}, [](const NodeRun& part) { return std::pair(part.file, part.stored); });
+  std::ranges::sort(runs, {}, [](const NodeRun& run) { return std::pair(run.file, run.id_in_file); });
   std::set<NodeId> used;
-  for (const NodeRun& part : parts) {
-    used.insert(part.stored);
+  for (const NodeRun& run : runs) {
+    used.insert(run.id_in_file);
   }
   std::set<NodeId> given;
-  for (NodeRun& part : parts) {
-    if (!given.insert(part.stored).second) {
-      part.shown = free_id(part.stored, used);
-      used.insert(part.shown);
+  for (NodeRun& run : runs) {
+    if (!given.insert(run.id_in_file).second) {
+      run.unified_id = free_id(run.id_in_file, used);
+      used.insert(run.unified_id);
     }
   }
-  return parts;
+  return runs;
 }
 
 }  // namespace stalltrace::store

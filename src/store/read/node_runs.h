@@ -16,9 +16,9 @@ namespace stalltrace::store {
 /// The rows of one node run in one file.
 struct NodeRun {
   size_t file = 0;
-  NodeId stored = 0;     // its id in that file
-  NodeId shown = 0;      // its id in the combined source; differs only after a collision
-  int64_t first_id = 0;  // its rows of streamed tables: [first_id, end_id) in that file
+  NodeId id_in_file = 0;
+  NodeId unified_id = 0;  // its id in the combined source; differs only after a collision
+  int64_t first_id = 0;   // its rows of streamed tables: [first_id, end_id) in that file
   int64_t end_id = 0;
   int64_t rows = 0;  // in streamed tables, to choose the copy with more rows
   size_t runs_in_file = 0;
@@ -32,21 +32,21 @@ class NodePlan {
  public:
   /// Adds the runs of the next file. `db` may be closed afterwards.
   Status add(Database& db, size_t file);
-  /// Adds a run of which another source has the rows: `part` as such a file's would be.
-  void add(const Node& node, const NodeRun& part);
-  /// The parts to read, with files in the order of their addition.
-  [[nodiscard]] Result<std::vector<NodeRun>> parts() const;
+  /// Adds a run of which another source has the rows: `run` as such a file's would be.
+  void add(const Node& node, const NodeRun& run);
+  /// The runs to read, with files in the order of their addition.
+  [[nodiscard]] Result<std::vector<NodeRun>> runs() const;
 
  private:
   using RunKey = std::tuple<NodeId, std::string, std::string, int64_t>;  // id, name, boot, start
-  void keep(const RunKey& key, const NodeRun& part);
+  void keep(const RunKey& key, const NodeRun& run);
 
   std::map<RunKey, NodeRun> kept_;
 };
 
-/// The shown id of a row of `part` with stored id `id`.
-constexpr EventId shown_id(const NodeRun& part, EventId id) {
-  return part.shown == part.stored ? id : make_event_id(part.shown, number_of(id));
+/// The unified id of a row of `run` that has the id `id` in its file.
+constexpr EventId unified_id(const NodeRun& run, EventId id) {
+  return run.unified_id == run.id_in_file ? id : make_event_id(run.unified_id, number_of(id));
 }
 
 }  // namespace stalltrace::store

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/process/descriptor_limit.h"
+#include "store/schema/open_recording.h"
 #include "store/sqlite/open.h"
 
 namespace stalltrace::store {

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 
 #include "store/schema/columns.h"
@@ -18,24 +17,6 @@ inline constexpr int64_t kLatestTimeNs = 4'000'000'000'000'000'000;  // October 
 inline constexpr int64_t kLongestNs = int64_t{1} << 53;              // 104 days: a thousand of them can be added
 inline constexpr int64_t kMostBytes = int64_t{1} << 53;              // 8 PiB
 inline constexpr double kLargestSample = 1e18;
-
-/// The kind of a column's values, from its name.
-enum class ValueKind : uint8_t { kTime, kOffset, kDuration, kBytes, kOther };
-
-constexpr ValueKind kind_of_column(std::string_view name) {
-  if (name == "clock_offset_ns") {
-    return ValueKind::kOffset;
-  }
-  if (name == "timestamp_ns" || name == "called_ns" || name == "start_ns" || name == "exit_ns" ||
-      name == "started_ns" || name == "ended_ns" || name == "created_ns" || name == "destroyed_ns" ||
-      name == "opened_ns" || name == "closed_ns" || name == "kernel_start_ns" || name == "kernel_end_ns") {
-    return ValueKind::kTime;
-  }
-  if (name.ends_with("_ns")) {
-    return ValueKind::kDuration;
-  }
-  return name == "bytes" ? ValueKind::kBytes : ValueKind::kOther;
-}
 
 /// The allowed values of a column: [low, low + width].
 struct ValueRange {
@@ -68,8 +49,7 @@ inline const std::array<ValueRange, kColumnsAtMost> kRanges = [] {
   std::array<ValueRange, kColumnsAtMost> ranges{};
   size_t column = 0;
   const T row;
-  each_column(row,
-              [&](const char* name, const auto& /*field*/) { ranges.at(column++) = range_of(kind_of_column(name)); });
+  each_column(row, [&](Column named, const auto& /*field*/) { ranges.at(column++) = range_of(named.kind()); });
   return ranges;
 }();
 

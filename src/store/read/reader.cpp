@@ -29,7 +29,7 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
       ST_ASSIGN(OpenFiles::Use file, source->files_.add(path));
       ST_TRY(nodes.add(file.db(), source->files_.size() - 1));
     }
-    ST_ASSIGN(source->parts_, nodes.parts());
+    ST_ASSIGN(source->runs_, nodes.runs());
     return source;
   }
 
@@ -53,28 +53,28 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   template <typename T>
   Status read_rows(std::vector<T>& rows) {
     int64_t left_out = 0;
-    std::optional<OpenFiles::Use> use;  // of the file of the last part
+    std::optional<OpenFiles::Use> use;  // of the file of the last run
     Statement select;
     std::optional<size_t> selects_from;
     int64_t most = 0;
-    for (const NodeRun& part : parts_) {
-      const std::string& path = files_.path(part.file);
-      if (selects_from != part.file) {
+    for (const NodeRun& run : runs_) {
+      const std::string& path = files_.path(run.file);
+      if (selects_from != run.file) {
         select = Statement();
-        ST_ASSIGN(use, files_.use(part.file));
+        ST_ASSIGN(use, files_.use(run.file));
         ST_ASSIGN(const std::string sql, select_sql(use->db(), EventTraits<T>::kTable, column_names<T>()));
         ST_ASSIGN(select, use->db().prepare(sql + " AND node_id = ?"));
-        selects_from = part.file;
+        selects_from = run.file;
         most = most_rows(path);
       }
-      select.bind(1, static_cast<int64_t>(part.stored));
+      select.bind(1, static_cast<int64_t>(run.id_in_file));
       int code = SQLITE_DONE;
       for (int64_t count = 0; (code = select.step()) == SQLITE_ROW; ++count) {
         if (count > most) {
           return fail_more_rows(path, EventTraits<T>::kTable);
         }
         extract(select, rows.emplace_back());
-        rows.back().node_id = part.shown;
+        rows.back().node_id = run.unified_id;
         if (!is_plausible(rows.back())) {
           rows.pop_back();
           ++left_out;
@@ -95,38 +95,38 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   struct FileTable {
     std::optional<Transaction> snapshot;
     TableHandle table;
-    std::vector<std::pair<NodeRun, std::vector<RowGroup>>> parts;  // those with rows in the range
+    std::vector<std::pair<NodeRun, std::vector<RowGroup>>> runs;  // those with rows in the range
   };
 
-  /// Opens the table for the parts [begin, end), all of one file.
+  /// Opens the table for the node runs [begin, end), all of one file.
   template <typename T>
   Status open_table(size_t begin, size_t end, TimeRange range, const std::set<NodeId>* nodes, KeepsOpen keeps,
                     FileTable& out) {
-    const size_t file = parts_[begin].file;
+    const size_t file = runs_[begin].file;
     ST_ASSIGN(OpenFiles::Use use, files_.use(file));
     if (!files_.is_complete(file)) {
       ST_ASSIGN(Transaction snapshot, Transaction::begin(use.db()));
       out.snapshot.emplace(std::move(snapshot));
     }
     for (size_t i = begin; i < end; ++i) {
-      if (nodes != nullptr && !nodes->contains(parts_[i].shown)) {
+      if (nodes != nullptr && !nodes->contains(runs_[i].unified_id)) {
         continue;
       }
-      ST_ASSIGN(std::vector<RowGroup> groups, row_groups_of(use.db(), EventTraits<T>::kTable, parts_[i], range));
+      ST_ASSIGN(std::vector<RowGroup> groups, row_groups_of(use.db(), EventTraits<T>::kTable, runs_[i], range));
       if (!groups.empty()) {
-        out.parts.emplace_back(parts_[i], std::move(groups));
+        out.runs.emplace_back(runs_[i], std::move(groups));
       }
     }
-    return out.parts.empty() ? Status() : access<T>(file, use.db(), keeps, out.table);
+    return out.runs.empty() ? Status() : make_handle<T>(file, use.db(), keeps, out.table);
   }
 
-  /// The first part of the next file.
-  [[nodiscard]] size_t end_of_file(size_t part) const {
-    const size_t file = parts_[part].file;
-    while (part < parts_.size() && parts_[part].file == file) {
-      ++part;
+  /// The first node run of the next file.
+  [[nodiscard]] size_t end_of_file(size_t run) const {
+    const size_t file = runs_[run].file;
+    while (run < runs_.size() && runs_[run].file == file) {
+      ++run;
     }
-    return part;
+    return run;
   }
 
   template <typename T>
@@ -134,28 +134,28 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
     const KeepsOpen keeps = files_.have_room_for(files_.size()) ? KeepsOpen::kYes : KeepsOpen::kNo;
     std::deque<FileTable> tables;  // a deque, because tables must not move
     size_t row_group_count = 0;
-    size_t runs = 0;
-    for (size_t begin = 0; begin < parts_.size();) {
+    size_t run_count = 0;
+    for (size_t begin = 0; begin < runs_.size();) {
       const size_t end = end_of_file(begin);
       FileTable& table = tables.emplace_back();
       ST_TRY(open_table<T>(begin, end, range, nullptr, keeps, table));
-      for (const auto& [part, groups] : table.parts) {
+      for (const auto& [run, groups] : table.runs) {
         row_group_count += groups.size();
-        ++runs;
+        ++run_count;
       }
-      if (table.parts.empty()) {
+      if (table.runs.empty()) {
         tables.pop_back();
       }
       begin = end;
     }
-    const bool ahead = row_group_count > kFewRowGroups && runs <= kMostAhead;
+    const bool ahead = row_group_count > kFewRowGroups && run_count <= kMostAhead;
     const size_t threads = ahead ? helpers() : 0;
-    const typename Cursor<T>::PrefetchPolicy pace{ahead ? kBatchRowGroups : 1,
-                                                  threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / runs)};
+    const typename Cursor<T>::PrefetchPolicy prefetch{
+        ahead ? kBatchRowGroups : 1, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / run_count)};
     std::deque<Cursor<T>> cursors;  // a deque, because cursors must not move
     for (FileTable& table : tables) {
-      for (auto& [part, groups] : table.parts) {
-        cursors.emplace_back(table.table, part, std::move(groups), range, pace);
+      for (auto& [run, groups] : table.runs) {
+        cursors.emplace_back(table.table, run, std::move(groups), range, prefetch);
       }
     }
     ThreadPool workers(threads);
@@ -178,9 +178,9 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
       std::shared_ptr<FileTable> file;
       Cursor<T> cursor;
     };
-    const size_t threads = parts_.empty() ? 0 : helpers();
-    const size_t at_once = std::min(parts_.size(), threads + 1);  // node runs of which batches are read
-    const typename Cursor<T>::PrefetchPolicy pace{
+    const size_t threads = runs_.empty() ? 0 : helpers();
+    const size_t at_once = std::min(runs_.size(), threads + 1);  // node runs of which batches are read
+    const typename Cursor<T>::PrefetchPolicy prefetch{
         kBatchRowGroups, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / at_once)};
     std::deque<OpenRun> runs;  // a deque, because cursors must not move
     ThreadPool workers(threads);
@@ -193,12 +193,12 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
       left_out += file.use_count() == 1 ? file->table.left_out.load() : 0;
       return {};
     };
-    for (size_t begin = 0; begin < parts_.size();) {
+    for (size_t begin = 0; begin < runs_.size();) {
       const size_t end = end_of_file(begin);
       const auto file = std::make_shared<FileTable>();
       ST_TRY(open_table<T>(begin, end, range, nodes, KeepsOpen::kYes, *file));
-      for (auto& [part, groups] : file->parts) {
-        runs.push_back({file, Cursor<T>(file->table, part, std::move(groups), range, pace)});
+      for (auto& [run, groups] : file->runs) {
+        runs.push_back({file, Cursor<T>(file->table, run, std::move(groups), range, prefetch)});
         runs.back().cursor.begin(workers);
         while (runs.size() > threads + 1) {
           ST_TRY(finish_first());
@@ -222,7 +222,7 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   }
 
   template <typename T>
-  Status access(size_t file, Database& db, KeepsOpen keeps, TableHandle& table) {
+  Status make_handle(size_t file, Database& db, KeepsOpen keeps, TableHandle& table) {
     const std::vector<std::string> columns = column_names<T>();
     table.path = files_.path(file);
     ST_ASSIGN(FoundTable found, find_btree_table(db, EventTraits<T>::kTable, kIdColumn<T>, columns, keeps));
@@ -295,7 +295,7 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   static constexpr size_t kFewRowGroups = 16;  // too few to be worth a thread
 
   OpenFiles files_;
-  std::vector<NodeRun> parts_;  // by file
+  std::vector<NodeRun> runs_;  // by file
   ReadReport* report_ = nullptr;
 };
 

@@ -19,7 +19,7 @@ struct RowGroup {
   int64_t later_min_ns;  // no row of a later row group starts before; kForever for the last
 };
 
-/// The row groups of `part` in `table` that can contain rows of `range`, ascending.
-Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table, const NodeRun& part, TimeRange range);
+/// The row groups of `run` in `table` that can contain rows of `range`, ascending.
+Result<std::vector<RowGroup>> row_groups_of(Database& db, std::string_view table, const NodeRun& run, TimeRange range);
 
 }  // namespace stalltrace::store

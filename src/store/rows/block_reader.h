@@ -20,7 +20,7 @@ namespace stalltrace::store {
 inline constexpr size_t kMostRowsOfBlock = 4096;  // that are taken
 inline constexpr size_t kMostRawBytes = 4 << 20;  // likewise
 /// Likewise, of all texts of a block, each as often as it comes: a row refers to a text with one byte. The writer ends
-/// a block at far less, but for one row with a text of its own that is as large as a block may be.
+/// a block at far less, except one row whose own text is as large as a block may be.
 inline constexpr size_t kMostTextBytes = 2 * kMostRawBytes;
 
 /// The fields of a row of a block, for Extractor.

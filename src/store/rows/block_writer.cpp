@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
-#include "store/read/plausible.h"
 #include "store/rows/block_columns.h"
 #include "store/rows/block_zstd.h"
 #include "store/rows/row_block.h"
 #include "store/schema/bind.h"
-#include "store/schema/table.h"
+#include "store/schema/columns.h"
 
 namespace stalltrace::store {
 namespace {
@@ -28,7 +28,7 @@ bool in_microseconds(std::string_view column) {
 
 /// Times are near the row's own, durations near nothing; ids and counters follow each other.
 template <typename T>
-IntegerForm form_of(std::string_view column) {
+IntegerForm form_of(std::string_view column, ValueKind kind) {
   if (std::is_same_v<T, Collective> && column == "duration_ns") {
     return IntegerForm::kToSameCall;
   }
@@ -38,7 +38,6 @@ IntegerForm form_of(std::string_view column) {
   if (column == "kernel_end_ns") {
     return IntegerForm::kToEnd;
   }
-  const ValueKind kind = kind_of_column(column);
   return column == "timestamp_ns"       ? IntegerForm::kToPrevious
          : kind == ValueKind::kTime     ? IntegerForm::kToBegin
          : kind == ValueKind::kDuration ? IntegerForm::kAlone
@@ -52,14 +51,18 @@ int rank_of(std::string_view column) {
 
 template <typename T>
 BlockColumns columns_of() {
+  std::vector<Column> own;
+  const T row;
+  each_column(row, [&](Column column, const auto& /*field*/) { own.push_back(column); });
+  std::vector<size_t> stored(own.size());
+  std::iota(stored.begin(), stored.end(), size_t{0});
+  std::ranges::stable_sort(stored, {}, [&](size_t i) { return rank_of(own[i].name()); });
   BlockColumns columns;
-  std::vector<std::string> names = column_names<T>();
-  std::ranges::stable_sort(names, {}, [](const std::string& name) { return rank_of(name); });
-  for (const std::string& name : names) {
-    columns.add(name, form_of<T>(name), in_microseconds<T>(name));
-  }
-  for (const std::string& name : column_names<T>()) {
-    columns.own.push_back(static_cast<size_t>(std::ranges::find(names, name) - names.begin()));
+  columns.own.resize(own.size());
+  for (const size_t i : stored) {
+    columns.own[i] = columns.columns.size();
+    const std::string_view name = own[i].name();
+    columns.add(std::string(name), form_of<T>(name, own[i].kind()), in_microseconds<T>(name));
   }
   return columns;
 }

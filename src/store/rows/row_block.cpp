@@ -16,21 +16,21 @@ namespace {
 
 constexpr uint8_t kLastForm = static_cast<uint8_t>(IntegerForm::kToSameCall);
 
-/// Gives the row its node's shown id; false: another recording has it.
+/// Gives the row its node's unified id; false: another recording has it.
 template <typename T>
-bool show(T& row, const ShownNodes& nodes, size_t recording) {
+bool unify_ids(T& row, const UnifiedNodes& nodes, size_t recording) {
   if constexpr (requires { row.node_id; }) {
-    const std::optional<NodeId> shown = nodes.shown(recording, row.node_id);
-    if (!shown) {
+    const std::optional<NodeId> unified = nodes.unified_id(recording, row.node_id);
+    if (!unified) {
       return false;
     }
-    if (*shown != row.node_id) {
-      row.node_id = *shown;
+    if (*unified != row.node_id) {
+      row.node_id = *unified;
       if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
-        row.event_id = make_event_id(*shown, number_of(row.event_id));
+        row.event_id = make_event_id(*unified, number_of(row.event_id));
       }
       if constexpr (requires { row.collective_id; }) {
-        row.collective_id = row.collective_id == 0 ? 0 : make_event_id(*shown, number_of(row.collective_id));
+        row.collective_id = row.collective_id == 0 ? 0 : make_event_id(*unified, number_of(row.collective_id));
       }
     }
   }
@@ -41,14 +41,14 @@ bool show(T& row, const ShownNodes& nodes, size_t recording) {
 template <typename T>
 class Rows {
  public:
-  Rows(const TableBlocks& blocks, const ShownNodes& nodes, size_t recording, TimeRange range, BlockReader<T>& reader)
+  Rows(const TableBlocks& blocks, const UnifiedNodes& nodes, size_t recording, TimeRange range, BlockReader<T>& reader)
       : blocks_(blocks), nodes_(nodes), recording_(recording), range_(range), reader_(reader) {}
 
   /// The next row; null at the end.
   Result<const T*> next() {
     for (;;) {
       for (; row_ < taken_.size(); ++row_) {
-        if (show(taken_[row_], nodes_, recording_) && belongs_to(taken_[row_], range_)) {
+        if (unify_ids(taken_[row_], nodes_, recording_) && belongs_to(taken_[row_], range_)) {
           return &taken_[row_++];
         }
       }
@@ -70,7 +70,7 @@ class Rows {
 
  private:
   const TableBlocks& blocks_;
-  const ShownNodes& nodes_;
+  const UnifiedNodes& nodes_;
   size_t recording_;
   TimeRange range_;
   BlockReader<T>& reader_;
@@ -80,7 +80,7 @@ class Rows {
 };
 
 template <StreamedType T>
-Status visit_merged(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, TimeRange range,
+Status visit_merged(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes, TimeRange range,
                     const EventSource::Visitor<T>& visit) {
   struct Head {
     int64_t time_ns;
@@ -193,7 +193,8 @@ Status TableBlocks::add_block(std::string bytes) {
   return {};
 }
 
-Status read_row_blocks(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, EventSource::AnyRows rows) {
+Status read_row_blocks(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes,
+                       EventSource::AnyRows rows) {
   return std::visit(
       [&]<typename T>(std::vector<T>* all) -> Status {
         std::set<int64_t> seen;  // stacks have no node, and one id everywhere
@@ -209,7 +210,7 @@ Status read_row_blocks(std::span<const TableBlocks* const> tables, const ShownNo
                   continue;
                 }
               }
-              if (show(row, nodes, i)) {
+              if (unify_ids(row, nodes, i)) {
                 all->push_back(row);
               }
             }
@@ -232,7 +233,7 @@ Result<std::vector<Node>> nodes_of(const TableBlocks& table) {
   return nodes;
 }
 
-Status visit_row_blocks(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, TimeRange range,
+Status visit_row_blocks(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes, TimeRange range,
                         EventSource::AnyVisitor visitor) {
   return std::visit(
       [&]<typename T>(const EventSource::Visitor<T>* visit) { return visit_merged(tables, nodes, range, *visit); },

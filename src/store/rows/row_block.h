@@ -16,7 +16,7 @@
 
 #include "base/result.h"
 #include "model/source.h"
-#include "store/rows/shown_nodes.h"
+#include "store/rows/unified_nodes.h"
 
 namespace stalltrace::store {
 
@@ -78,11 +78,12 @@ class TableBlocks {
 };
 
 /// The recordings' rows of one table, which all `tables` are of; null: the recording has none, or is left out.
-Status read_row_blocks(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, EventSource::AnyRows rows);
+Status read_row_blocks(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes,
+                       EventSource::AnyRows rows);
 /// Those of one recording, with its own ids.
 Result<std::vector<Node>> nodes_of(const TableBlocks& table);
 /// In the order of time, those that belong to `range`.
-Status visit_row_blocks(std::span<const TableBlocks* const> tables, const ShownNodes& nodes, TimeRange range,
+Status visit_row_blocks(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes, TimeRange range,
                         EventSource::AnyVisitor visitor);
 
 }  // namespace stalltrace::store

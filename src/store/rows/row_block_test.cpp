@@ -48,8 +48,8 @@ Status take(const Written& written, TableBlocks& table) {
   return {};
 }
 
-ShownNodes one_node(const TableBlocks& table) {
-  ShownNodes nodes;
+UnifiedNodes one_node(const TableBlocks& table) {
+  UnifiedNodes nodes;
   std::map<NodeId, int64_t> rows = table.rows_of_nodes();
   rows[kNode] += 0;
   nodes.add(0, {}, rows);
@@ -87,7 +87,7 @@ TEST(RowBlocks, EveryTypeComesBackAsItWas) {
     std::vector<std::string> got;
     TableBlocks table{std::string(EventTraits<T>::kTable)};
     ASSERT_TRUE(take(write(source, EventTraits<T>::kTable), table).has_value());
-    const ShownNodes nodes = one_node(table);
+    const UnifiedNodes nodes = one_node(table);
     const std::vector<const TableBlocks*> tables{&table};
     if constexpr (StateType<T>) {
       std::vector<T> rows;
@@ -129,7 +129,7 @@ TEST(RowBlocks, RowsComeInTheOrderOfTimeAndInTheirRange) {
   TableBlocks table("collective");
   ASSERT_TRUE(take(calls(1000, 2000), table).has_value());
   EXPECT_EQ(table.rows(), 2000);
-  const ShownNodes nodes = one_node(table);
+  const UnifiedNodes nodes = one_node(table);
   const std::vector<const TableBlocks*> tables{&table};
   std::vector<int64_t> times;
   const EventSource::Visitor<Collective> visit = [&](const Collective& row) { times.push_back(row.timestamp_ns); };
@@ -230,22 +230,22 @@ Node run(NodeId id, std::string name, int64_t started_ns) {
   return node;
 }
 
-TEST(ShownNodes, ACopyIsReadOnceAndIdsThatMeetByChanceAreChanged) {
-  ShownNodes nodes;
+TEST(UnifiedNodes, ACopyIsReadOnceAndIdsThatMeetByChanceAreChanged) {
+  UnifiedNodes nodes;
   nodes.add(0, {run(5, "a", 10)}, {{5, 100}});
   nodes.add(1, {run(5, "a", 10)}, {{5, 200}});  // the same run, read later
   nodes.add(2, {run(5, "b", 20)}, {{5, 300}});  // another one
   ASSERT_TRUE(nodes.decide().has_value());
   EXPECT_TRUE(nodes.is_copy(0));
   EXPECT_FALSE(nodes.is_copy(1));
-  EXPECT_EQ(nodes.shown(0, 5), std::nullopt);
-  EXPECT_EQ(nodes.shown(1, 5), 5U);
-  ASSERT_TRUE(nodes.shown(2, 5).has_value());
-  EXPECT_NE(nodes.shown(2, 5), 5U);
+  EXPECT_EQ(nodes.unified_id(0, 5), std::nullopt);
+  EXPECT_EQ(nodes.unified_id(1, 5), 5U);
+  ASSERT_TRUE(nodes.unified_id(2, 5).has_value());
+  EXPECT_NE(nodes.unified_id(2, 5), 5U);
 }
 
-TEST(ShownNodes, ARecordingWithoutNodesIsNoCopy) {
-  ShownNodes nodes;
+TEST(UnifiedNodes, ARecordingWithoutNodesIsNoCopy) {
+  UnifiedNodes nodes;
   nodes.add(0, {}, {});
   ASSERT_TRUE(nodes.decide().has_value());
   EXPECT_FALSE(nodes.is_copy(0));

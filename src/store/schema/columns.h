@@ -2,17 +2,56 @@
 // The mapping of event fields to columns: one list per table, used to bind, to read and to generate the SQL. schema.cpp
 // has the same names as SQL; a test compares them. Internal to store/.
 //
-// `each_column(row, f)` calls f(name, field) for every column in list order, where `field` is a reference into the row,
-// or a wrapper that defines the meaning of NULL.
+// `each_column(row, f)` calls f(column, field) for every column in list order. `column` is a Column or converts to one,
+// and to its name; `field` is a reference into the row, or a wrapper that defines the meaning of NULL.
 #pragma once
 
 #include <concepts>
+#include <cstdint>
 #include <string_view>
 #include <type_traits>
 
 #include "model/events.h"
 
 namespace stalltrace::store {
+
+/// What the values of a column are, which says which of them are possible (read/plausible.h) and how they are stored
+/// in a block (rows/).
+enum class ValueKind : uint8_t {
+  kTime,      // UTC, in ns
+  kOffset,    // between two clocks, in ns
+  kDuration,  // in ns
+  kBytes,
+  kOther,
+};
+
+/// A column's name, and what its values are. A name in ns must say which: it does not compile as a plain name, so that
+/// no time is taken for a duration.
+class Column {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor): the lists below have plain names
+  consteval Column(const char* name) : name_(name) {
+    if (std::string_view(name).ends_with("_ns")) {
+      throw "a column in ns is a utc(), a duration() or a clock_offset()";
+    }
+  }
+  consteval Column(const char* name, ValueKind kind) : name_(name), kind_(kind) {}
+
+  // NOLINTNEXTLINE(google-explicit-constructor): most functions for each_column take the name alone
+  constexpr operator const char*() const { return name_; }
+  [[nodiscard]] constexpr std::string_view name() const { return name_; }
+  [[nodiscard]] constexpr ValueKind kind() const { return kind_; }
+
+ private:
+  const char* name_;
+  ValueKind kind_ = ValueKind::kOther;
+};
+
+consteval Column utc(const char* name) { return {name, ValueKind::kTime}; }
+consteval Column duration(const char* name) { return {name, ValueKind::kDuration}; }
+consteval Column clock_offset(const char* name) { return {name, ValueKind::kOffset}; }
+/// Only what analysis adds up needs this.
+consteval Column byte_count(const char* name) { return {name, ValueKind::kBytes}; }
 
 /// A field whose zero (or empty text) means unknown and is stored as NULL.
 template <typename T>
@@ -46,9 +85,9 @@ void each_column(Row& r, F&& f) {
   f("boot_id", or_null(r.boot_id));
   f("kernel", or_null(r.kernel));
   f("agent_version", or_null(r.agent_version));
-  f("started_ns", r.started_ns);
-  f("ended_ns", r.ended_ns);
-  f("clock_offset_ns", r.clock_offset_ns);
+  f(utc("started_ns"), r.started_ns);
+  f(utc("ended_ns"), r.ended_ns);
+  f(clock_offset("clock_offset_ns"), r.clock_offset_ns);
   f("missing_evidence", or_null(r.missing_evidence));
 }
 
@@ -56,7 +95,7 @@ template <RowOf<Process> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
   f("pid", r.pid);
-  f("start_ns", r.start_ns);
+  f(utc("start_ns"), r.start_ns);
   f("exe", or_null(r.exe));
   f("cmdline", or_null(r.cmdline));
   f("rank", r.rank);
@@ -66,7 +105,7 @@ void each_column(Row& r, F&& f) {
   f("job_id", or_null(r.job_id));
   f("cgroup_id", or_null(r.cgroup_id));
   f("netns", or_null(r.netns));
-  f("exit_ns", r.exit_ns);
+  f(utc("exit_ns"), r.exit_ns);
   f("exit_code", r.exit_code);
   f("exit_signal", r.exit_signal);
   f("oom_killed", r.oom_killed);
@@ -78,7 +117,7 @@ void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
   f("pid", r.pid);
   f("comm_ptr", r.comm_ptr);
-  f("created_ns", r.created_ns);
+  f(utc("created_ns"), r.created_ns);
   f("comm_id_hash", or_null(r.comm_id_hash));
   f("nccl_comm_hash", or_null(r.nccl_comm_hash));
   f("rank", r.rank);
@@ -87,16 +126,16 @@ void each_column(Row& r, F&& f) {
   f("parent_hash", or_null(r.parent_hash));
   f("split_color", r.split_color);
   f("split_key", r.split_key);
-  f("destroyed_ns", r.destroyed_ns);
+  f(utc("destroyed_ns"), r.destroyed_ns);
 }
 
 template <RowOf<Collective> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("event_id", r.event_id);
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("duration_ns", r.duration_ns);
-  f("launch_ns", r.launch_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("duration_ns"), r.duration_ns);
+  f(duration("launch_ns"), r.launch_ns);
   f("library", r.library);
   f("op", r.op);
   f("completion", r.completion);
@@ -111,7 +150,7 @@ void each_column(Row& r, F&& f) {
   f("cgroup_id", or_null(r.cgroup_id));
   f("count", r.count);
   f("datatype", r.datatype);
-  f("bytes", or_null_unless(r.bytes, r.count == 0));
+  f(byte_count("bytes"), or_null_unless(r.bytes, r.count == 0));
   f("reduce_op", r.reduce_op);
   f("root", r.root);
   f("peer", r.peer);
@@ -119,9 +158,9 @@ void each_column(Row& r, F&& f) {
   f("group_id", or_null(r.group_id));
   f("return_code", r.return_code);
   f("stack_id", or_null(r.stack_id));
-  f("called_ns", or_null(r.called_ns));
-  f("kernel_start_ns", r.kernel_start_ns);
-  f("kernel_end_ns", r.kernel_end_ns);
+  f(utc("called_ns"), or_null(r.called_ns));
+  f(utc("kernel_start_ns"), r.kernel_start_ns);
+  f(utc("kernel_end_ns"), r.kernel_end_ns);
 }
 
 template <RowOf<Connection> Row, typename F>
@@ -135,8 +174,8 @@ void each_column(Row& r, F&& f) {
   f("sport", or_null(r.source.port));
   f("daddr", or_null(r.destination.address));
   f("dport", or_null(r.destination.port));
-  f("opened_ns", r.opened_ns);
-  f("closed_ns", r.closed_ns);
+  f(utc("opened_ns"), r.opened_ns);
+  f(utc("closed_ns"), r.closed_ns);
   f("rank", r.rank);
   f("peer_rank", r.peer_rank);
   f("thread_name", or_null(r.thread_name));
@@ -148,7 +187,7 @@ template <RowOf<TcpEvent> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("event_id", r.event_id);
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("event", r.event);
   f("pid", or_null(r.pid));
   f("rank", r.rank);
@@ -166,7 +205,7 @@ void each_column(Row& r, F&& f) {
 template <RowOf<TcpSample> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("cookie", r.cookie);
   f("pid", or_null(r.pid));
   f("srtt_us", or_null(r.srtt_us));
@@ -184,9 +223,9 @@ void each_column(Row& r, F&& f) {
   f("unread_bytes", r.unread_bytes);
   f("snd_wnd", r.snd_wnd);
   f("rcv_wnd", r.rcv_wnd);
-  f("busy_ns", r.busy_ns);
-  f("receiver_limited_ns", r.receiver_limited_ns);
-  f("sndbuf_limited_ns", r.sndbuf_limited_ns);
+  f(duration("busy_ns"), r.busy_ns);
+  f(duration("receiver_limited_ns"), r.receiver_limited_ns);
+  f(duration("sndbuf_limited_ns"), r.sndbuf_limited_ns);
   f("ca_state", r.ca_state);
   f("retransmits", r.retransmits);
   f("backoff", r.backoff);
@@ -196,22 +235,22 @@ void each_column(Row& r, F&& f) {
 template <RowOf<NetSpan> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("cookie", r.cookie);
   f("pid", or_null(r.pid));
   f("tid", or_null(r.tid));
   f("is_send", r.is_send);
-  f("bytes", r.bytes);
+  f(byte_count("bytes"), r.bytes);
   f("calls", r.calls);
 }
 
 template <RowOf<WaitSpan> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("window_ns", r.window_ns);
-  f("waited_ns", r.waited_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("window_ns"), r.window_ns);
+  f(duration("waited_ns"), r.waited_ns);
   f("open", r.open);
   f("count", r.count);
   f("kind", r.kind);
@@ -220,14 +259,14 @@ void each_column(Row& r, F&& f) {
   f("thread_name", or_null(r.thread_name));
   f("by_pid", or_null(r.by_pid));
   f("by_name", or_null(r.by_name));
-  f("by_waited_ns", or_null_unless(r.by_waited_ns, r.by_pid != 0));
+  f(duration("by_waited_ns"), or_null_unless(r.by_waited_ns, r.by_pid != 0));
 }
 
 template <RowOf<ProxyStep> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("collective_id", or_null(r.collective_id));
   f("comm_id_hash", or_null(r.comm_id_hash));
   f("pid", or_null(r.pid));
@@ -238,18 +277,18 @@ void each_column(Row& r, F&& f) {
   f("is_send", r.is_send);
   f("step", r.step);
   f("steps", r.steps);
-  f("bytes", r.bytes);
-  f("gpu_wait_ns", r.gpu_wait_ns);
-  f("peer_wait_ns", r.peer_wait_ns);
-  f("network_wait_ns", r.network_wait_ns);
+  f(byte_count("bytes"), r.bytes);
+  f(duration("gpu_wait_ns"), r.gpu_wait_ns);
+  f(duration("peer_wait_ns"), r.peer_wait_ns);
+  f(duration("network_wait_ns"), r.network_wait_ns);
   f("waits_for", r.waits_for);
 }
 
 template <RowOf<PythonStack> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("pid", r.pid);
   f("rank_pid", r.rank_pid);
   f("tid", or_null(r.tid));
@@ -263,7 +302,7 @@ void each_column(Row& r, F&& f) {
 template <RowOf<PythonException> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("pid", r.pid);
   f("tid", r.tid);
   f("type", r.type);
@@ -274,7 +313,7 @@ void each_column(Row& r, F&& f) {
 template <RowOf<LogLine> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("pid", or_null(r.pid));
   f("rank", r.rank);
   f("kind", r.kind);
@@ -286,7 +325,7 @@ void each_column(Row& r, F&& f) {
 template <RowOf<KernelMessage> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("kind", r.kind);
   f("code", r.code);
   f("device", or_null(r.device));
@@ -301,7 +340,7 @@ template <RowOf<BenchmarkRun> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
   f("run", r.run);
-  f("started_ns", r.started_ns);
+  f(utc("started_ns"), r.started_ns);
   f("test", or_null(r.test));
   f("nranks", or_null(r.nranks));
   f("hosts", or_null(r.hosts));
@@ -316,9 +355,9 @@ void each_column(Row& r, F&& f) {
 template <RowOf<BenchmarkResult> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("run", r.run);
-  f("bytes", r.bytes);
+  f(byte_count("bytes"), r.bytes);
   f("count", r.count);
   f("datatype", or_null(r.datatype));
   f("reduce_op", or_null(r.reduce_op));
@@ -334,17 +373,17 @@ void each_column(Row& r, F&& f) {
 template <RowOf<TraceProfile> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("started_ns", r.started_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("started_ns"), r.started_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("rank", r.rank);
   f("world_size", r.world_size);
   f("backend", or_null(r.backend));
   f("on_device", r.on_device);
-  f("compute_ns", r.compute_ns);
-  f("communication_ns", r.communication_ns);
-  f("overlap_ns", r.overlap_ns);
-  f("copy_ns", r.copy_ns);
-  f("idle_ns", r.idle_ns);
+  f(duration("compute_ns"), r.compute_ns);
+  f(duration("communication_ns"), r.communication_ns);
+  f(duration("overlap_ns"), r.overlap_ns);
+  f(duration("copy_ns"), r.copy_ns);
+  f(duration("idle_ns"), r.idle_ns);
   f("steps", r.steps);
   f("kernels", r.kernels);
   f("file", or_null(r.file));
@@ -353,13 +392,13 @@ void each_column(Row& r, F&& f) {
 template <RowOf<TraceStep> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("step", r.step);
-  f("compute_ns", r.compute_ns);
-  f("communication_ns", r.communication_ns);
-  f("overlap_ns", r.overlap_ns);
-  f("idle_ns", r.idle_ns);
+  f(duration("compute_ns"), r.compute_ns);
+  f(duration("communication_ns"), r.communication_ns);
+  f(duration("overlap_ns"), r.overlap_ns);
+  f(duration("idle_ns"), r.idle_ns);
 }
 
 template <RowOf<TraceCollective> Row, typename F>
@@ -372,17 +411,17 @@ void each_column(Row& r, F&& f) {
   f("elements", r.elements);
   f("ordinal", r.ordinal);
   f("calls", r.calls);
-  f("total_ns", r.total_ns);
-  f("exposed_ns", r.exposed_ns);
-  f("shortest_ns", r.shortest_ns);
-  f("longest_ns", r.longest_ns);
+  f(duration("total_ns"), r.total_ns);
+  f(duration("exposed_ns"), r.exposed_ns);
+  f(duration("shortest_ns"), r.shortest_ns);
+  f(duration("longest_ns"), r.longest_ns);
 }
 
 template <RowOf<PacketCapture> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("started_ns", r.started_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("started_ns"), r.started_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("packets", r.packets);
   f("tcp_packets", r.tcp_packets);
   f("flows", r.flows);
@@ -399,8 +438,8 @@ template <RowOf<PacketFlow> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
   f("flow", r.flow);
-  f("started_ns", r.started_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("started_ns"), r.started_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("saddr", or_null(r.source.address));
   f("sport", or_null(r.source.port));
   f("daddr", or_null(r.destination.address));
@@ -415,7 +454,7 @@ void each_column(Row& r, F&& f) {
   f("reordered", r.reordered);
   f("duplicate_acks", r.duplicate_acks);
   f("zero_windows", r.zero_windows);
-  f("zero_window_ns", r.zero_window_ns);
+  f(duration("zero_window_ns"), r.zero_window_ns);
   f("resets", r.resets);
   f("missing_bytes", r.missing_bytes);
   f("opened", r.opened);
@@ -423,7 +462,7 @@ void each_column(Row& r, F&& f) {
   f("mss", r.mss);
   f("largest_delivered_bytes", r.largest_delivered_bytes);
   f("unacked_bytes", r.unacked_bytes);
-  f("unacked_ns", r.unacked_ns);
+  f(duration("unacked_ns"), r.unacked_ns);
   f("repeats", r.repeats);
   f("repeated_bytes", r.repeated_bytes);
 }
@@ -431,7 +470,7 @@ void each_column(Row& r, F&& f) {
 template <RowOf<PacketEvent> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("kind", r.kind);
   f("flow", r.flow);
   f("saddr", or_null(r.source.address));
@@ -446,21 +485,21 @@ void each_column(Row& r, F&& f) {
 template <RowOf<PacketDrop> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
-  f("duration_ns", r.duration_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(duration("duration_ns"), r.duration_ns);
   f("cookie", r.cookie);
   f("pid", or_null(r.pid));
   f("incoming", r.incoming);
   f("netns", or_null(r.netns));
   f("reason", r.reason);
   f("packets", r.packets);
-  f("bytes", r.bytes);
+  f(byte_count("bytes"), r.bytes);
 }
 
 template <RowOf<HostSample> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("name", r.name);
   f("detail", or_null(r.detail));
   f("value", r.value);
@@ -469,7 +508,7 @@ void each_column(Row& r, F&& f) {
 template <RowOf<PortCounter> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);
-  f("timestamp_ns", r.timestamp_ns);
+  f(utc("timestamp_ns"), r.timestamp_ns);
   f("device", r.device);
   f("port", r.port);
   f("name", r.name);

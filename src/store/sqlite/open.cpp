@@ -14,9 +14,7 @@
 
 #include "base/file.h"
 #include "base/read_at.h"
-#include "store/btree/file_numbers.h"
-#include "store/schema/known_schema.h"
-#include "store/schema/schema.h"
+#include "store/sqlite/file_numbers.h"
 
 namespace stalltrace::store {
 namespace {
@@ -77,9 +75,20 @@ struct ReadingTarget {
   bool exclusive = false;
 };
 
-/// The checks of check_file, with the file's name in errors.
-Status check_named(const NamedFile& file) {
-  const auto& [path, name] = file;
+/// The file has passed check_file.
+ReadingTarget reading_target(const std::string& path) {
+  if (is_being_written(path)) {
+    return ReadingTarget{file_uri(path, "mode=ro"), false};
+  }
+  // No writer: without locks the log needs no shared memory file. A rollback journal can only remain from before the
+  // first row or after the last one, and is ignored.
+  return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
+                       : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
+}
+
+}  // namespace
+
+Status check_file(const std::string& path, const std::string& name) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) {
     return errno == ENOENT ? Status(fail(name + ": no such file", kGiveRecording, ErrorKind::kNotFound))
@@ -93,56 +102,24 @@ Status check_named(const NamedFile& file) {
     return fail(name + ": empty, not a recording", kGiveRecording, ErrorKind::kCorrupt);
   }
   // A file that this process is writing must not be opened and closed here: that would drop SQLite's locks on it.
-  return is_being_written(path) ? Status() : check_header(file, status.st_size);
+  return is_being_written(path) ? Status() : check_header({path, name}, status.st_size);
 }
 
-/// The file has passed check_named.
-ReadingTarget reading_target(const std::string& path) {
-  if (is_being_written(path)) {
-    return ReadingTarget{file_uri(path, "mode=ro"), false};
-  }
-  // No writer: without locks the log needs no shared memory file. A rollback journal can only remain from before the
-  // first row or after the last one, and is ignored.
-  return has_log(path) ? ReadingTarget{file_uri(path, "mode=ro&vfs=unix-none"), true}
-                       : ReadingTarget{file_uri(path, "mode=ro&immutable=1"), false};
-}
-
-/// Errors do not name the file.
-Result<Database> open_checked(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
+Result<Database> open_file(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
   const ReadingTarget target = reading_target(path);
   ST_ASSIGN(Database db, Database::open(target.uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI));
   ST_TRY(db.guard({.kind = kind, .path = path, .deadline_ns = deadline_ns},
                   fmt::format("PRAGMA locking_mode = {}; PRAGMA query_only = ON; PRAGMA cache_size = -8192",
                               target.exclusive ? "EXCLUSIVE" : "NORMAL")));
-  ST_TRY(check_schema(db));
-  if (kind == ReaderKind::kSubcommand) {
-    ST_TRY(check_known_schema(db));
-  }
   return db;
 }
 
-Result<Database> open_once(const NamedFile& file, ReaderKind kind, int64_t deadline_ns) {
-  ST_TRY(check_named(file));
-  auto db = open_checked(file.path, kind, deadline_ns);
-  return db ? std::move(db) : with_context(file.name, std::move(db.error()));
-}
-
-/// Errors do not name the file, which has passed check_named.
-Status attach_checked(Database& db, const std::string& path) {
+Status attach_file(Database& db, const std::string& path) {
   const ReadingTarget target = reading_target(path);
-  ST_TRY(db.guard({.kind = ReaderKind::kMerge, .path = path},
+  return db.guard({.kind = ReaderKind::kMerge, .path = path},
                   fmt::format("PRAGMA locking_mode = {}; ATTACH {} AS input", target.exclusive ? "EXCLUSIVE" : "NORMAL",
-                              quote_text(target.uri))));
-  auto checked = check_known_schema(db, "input");
-  if (!checked) {
-    static_cast<void>(db.execute("DETACH input"));
-  }
-  return checked;
+                              quote_text(target.uri)));
 }
-
-}  // namespace
-
-Status check_file(const std::string& path) { return check_named({path, path}); }
 
 UniqueFd lock_writer(const std::string& path) {
   UniqueFd fd = open_log(path);
@@ -159,12 +136,6 @@ UniqueFd lock_writer(const std::string& path) {
 bool is_being_written(const std::string& path) {
   const UniqueFd fd = open_log(path);
   return fd && ::flock(fd.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-}
-
-Status attach_for_reading(Database& db, const std::string& path) {
-  ST_TRY(check_file(path));
-  Status attached = attach_checked(db, path);
-  return attached ? std::move(attached) : with_context(path, std::move(attached.error()));
 }
 
 bool is_opened_complete(const Database& db) {
@@ -193,23 +164,6 @@ Result<Database> open_again(const std::string& path, const struct stat& checked)
   ST_TRY(
       db->guard({.kind = ReaderKind::kSubcommand, .path = path}, "PRAGMA query_only = ON; PRAGMA cache_size = -8192"));
   return db;
-}
-
-Result<Database> open_for_reading(const std::string& path, ReaderKind kind, int64_t deadline_ns) {
-  return open_for_reading(path, path, kind, deadline_ns);
-}
-
-Result<Database> open_for_reading(const std::string& path, const std::string& name, ReaderKind kind,
-                                  int64_t deadline_ns) {
-  // A writer may create or remove a log between this check and SQLite's: check again.
-  constexpr int kAttempts = 3;
-  for (int attempt = 1;; ++attempt) {
-    auto opened = open_once({path, name}, kind, deadline_ns);
-    if (opened || attempt == kAttempts) {
-      return opened;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
 }
 
 }  // namespace stalltrace::store

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens recordings of any origin, finished or not. Internal to store/.
+// The files of recordings of any origin, finished or not: who writes one, and how SQLite opens it. Internal to store/.
 #pragma once
 
 #include <sys/stat.h>
@@ -13,17 +13,21 @@
 
 namespace stalltrace::store {
 
-/// Opens `path`, which is untrusted, for reading only and checks that it is a recording; for kSubcommand also its
-/// schema (known_schema.h). All readers of recordings use this or attach_for_reading, which set the same limits on the
-/// connection (guard.h), including `deadline_ns`. No file is created or altered:
+/// Reports errors that are detected before SQLite opens the file: missing, a folder, empty, unreadable, no SQLite,
+/// truncated. They begin with `name`.
+Status check_file(const std::string& path, const std::string& name);
+
+/// Opens `path`, which is untrusted and has passed check_file, for reading only, with limits on the connection
+/// (guard.h). Nothing of its schema is checked: readers of recordings use open_for_reading (schema/open_recording.h).
+/// No file is created or altered:
 ///  - closed cleanly (no write-ahead log): opened as immutable, which also works on read-only media;
 ///  - being written: opened as any SQLite client does, sharing the writer's memory;
 ///  - left by a killed tracer (a log, no writer): the log is read, but its index is kept in this process's memory.
-/// Errors begin with the path, or with `name` where it is given.
-Result<Database> open_for_reading(const std::string& path, ReaderKind kind = ReaderKind::kSubcommand,
-                                  int64_t deadline_ns = 0);
-Result<Database> open_for_reading(const std::string& path, const std::string& name, ReaderKind kind,
-                                  int64_t deadline_ns);
+/// Errors do not name the file.
+Result<Database> open_file(const std::string& path, ReaderKind kind, int64_t deadline_ns);
+
+/// The same, but attaches the file to a connection of our own file as `input`.
+Status attach_file(Database& db, const std::string& path);
 
 /// True if `db` was opened as one that no process writes and that has no log: its bytes don't change.
 bool is_opened_complete(const Database& db);
@@ -35,19 +39,11 @@ bool is_same_state(const struct stat& one, const struct stat& other);
 /// then: if it has changed since, it is refused.
 Result<Database> open_again(const std::string& path, const struct stat& checked);
 
-/// Attaches `path` to a connection of our own file as `input`, opened and checked like open_for_reading. Errors
-/// begin with the path.
-Status attach_for_reading(Database& db, const std::string& path);
-
 /// True while a tracer is writing `path`.
 bool is_being_written(const std::string& path);
 
 /// The lock that a writer holds for its lifetime. It is on the write-ahead log, since closing a descriptor of the
 /// database itself would drop SQLite's own locks on it. Empty if another process holds it.
 UniqueFd lock_writer(const std::string& path);
-
-/// Reports errors that are detected before SQLite opens the file: missing, a folder, empty, unreadable, no SQLite,
-/// truncated. They begin with the path.
-Status check_file(const std::string& path);
 
 }  // namespace stalltrace::store

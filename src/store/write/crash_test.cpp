@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "store/schema/open_recording.h"
 #include "store/sqlite/open.h"
 #include "store/testing/test_support.h"
 #include "tests/support/golden_text.h"

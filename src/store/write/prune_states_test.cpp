@@ -142,7 +142,7 @@ TEST_F(EndedStatesTest, RowsAreReadAFewTimesHoweverManyBatchesTheyTake) {
   EXPECT_LE(reads, 3);
 }
 
-TEST(OpenCalls, AreThoseThatHaveNotSettled) {
+TEST(OpenCalls, AreThoseThatHaveNotEnded) {
   OpenCalls calls;
   calls.note(collective_row(kPrunedNode, 2, 20, std::nullopt));
   calls.note(collective_row(kPrunedNode, 1, 10, std::nullopt));

@@ -17,6 +17,7 @@
 #include "base/files/new_file.h"
 #include "model/events/loss_sources.h"
 #include "store/schema/finding_table.h"
+#include "store/schema/open_recording.h"
 #include "store/schema/schema.h"
 #include "store/sqlite/by_descriptor.h"
 #include "store/sqlite/open.h"

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "capture/discover/call_table.h"
+#include "capture/call_table.h"
 #include "tests/fuzz/record_input.h"
 #include "wire/collective.h"
 #include "wire/marker.h"

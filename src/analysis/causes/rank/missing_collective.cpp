@@ -97,7 +97,8 @@ void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Fin
                                advice_for(library_of(context.timeline, group.stalls.front()->group)).group_calls);
 }
 
-void describe_lonely(const AnalysisContext& context, const CauseGroup& group, const Stall& stall, Finding& finding) {
+void describe_absent_majority(const AnalysisContext& context, const CauseGroup& group, const Stall& stall,
+                              Finding& finding) {
   const std::string call = call_text(context, stall);
   finding.summary =
       group.location.culprit == kNoMember
@@ -146,7 +147,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   if (group.counters.sum(Counted::kCycle).count > 0) {
     describe_cycle(context, group, finding);
   } else if (stall.majority_absent()) {
-    describe_lonely(context, group, stall, finding);
+    describe_absent_majority(context, group, stall, finding);
   } else {
     describe_absent(context, group, stall, finding);
   }

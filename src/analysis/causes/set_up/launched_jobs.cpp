@@ -178,7 +178,7 @@ class Builder {
     parts_.push_back(std::move(fresh));
   }
 
-  /// Joins parts that are alike but for what `ignore` clears, that were started together, and that are a whole job only
+  /// Joins parts that differ only in what `ignore` clears, that were started together, and that are a whole job only
   /// together: none has all its ranks, and no two have the same rank. A part that was joined is left without ranks.
   template <typename Ignore>
   void join_parts(const Ignore& ignore) {

@@ -33,6 +33,42 @@ TEST(Hang, AgentsStoppedOneByOneInAHealthyJobFindNothing) {
   EXPECT_TRUE(report.healthy) << reported(report);
 }
 
+/// Calls that return at once and whose ends nothing shows: the last one on a communicator is still under way, or ended
+/// unseen, when the same thread has launched calls on another one.
+std::string reported_of_launches(int64_t then_still_ns) {
+  constexpr CommHash kLaunched = 99;
+  constexpr int64_t kLaunches = 100;
+  MemorySource source;
+  Ending ending = hang();
+  const int64_t end_ns = begin_of(kSteps + kLaunches) + then_still_ns;
+  ending.node = [=](int, Node& node) { node.ended_ns = end_ns; };
+  const auto launch = [](Collective& call) {
+    leave_open(call);
+    call.launch_ns = 20 * kNsPerUs;
+  };
+  ending.call = [&](int, int64_t step, Collective& call) {
+    if (step == kSteps - 1) {
+      launch(call);
+    }
+    return true;
+  };
+  fill(source, ending);
+  for (int64_t step = 0; step < kLaunches; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Collective call = call_of(rank, step, kLaunched);
+      call.timestamp_ns += begin_of(kSteps) - kOriginNs;
+      launch(call);
+      source.accept(call);
+    }
+  }
+  return reported(report_of(source));
+}
+
+TEST(Hang, ACallAfterWhichItsThreadLaunchesOthersMayHaveEnded) {
+  EXPECT_EQ(reported_of_launches(kNsPerSecond / 2), "");
+  EXPECT_NE(reported_of_launches(10 * kNsPerSecond), "") << "it launches none any more";
+}
+
 TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {
   for (const bool inside : {true, false}) {
     Ending ending = inside ? hang() : hang({2});

@@ -14,8 +14,8 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kInstancesLookedBack = 4096;  // for a mismatch; more calls are never in flight at once
-constexpr size_t kMostNewestCalls = 16;         // ranks of one group that hang have few different newest calls
+constexpr int64_t kMostInstancesSearched = 4096;  // for a mismatch; more calls are never in flight at once
+constexpr size_t kMostNewestCalls = 16;           // ranks of one group that hang have few different newest calls
 
 /// The oldest of the open calls at the end of a sequence. Where ends are not observable, only one that has not returned
 /// counts.
@@ -453,7 +453,7 @@ std::optional<SignatureVote> OpenCallGraph::disagreement(uint32_t group_index) c
     return std::nullopt;
   }
   std::optional<SignatureVote> found;
-  for (int64_t number = end - 1; number >= std::max(begin, end - kInstancesLookedBack); --number) {
+  for (int64_t number = end - 1; number >= std::max(begin, end - kMostInstancesSearched); --number) {
     if (std::optional<SignatureVote> vote = vote_on(group_index, number)) {
       found = std::move(vote);
     } else if (all_ended(group, number)) {

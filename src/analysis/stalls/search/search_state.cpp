@@ -44,7 +44,7 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       cluster(of_cluster),
       ends(of_ends),
       options(with),
-      baselines(Baselines::learn(of_timeline)),
+      baselines(Baselines::learn(of_timeline, with.watched)),
       graph(of_timeline, of_cluster, of_ends),
       mismatches(of_timeline, of_cluster, graph),
       group_waited(of_timeline.groups().size()),
@@ -57,6 +57,7 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
   if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {
     const Baseline& baseline = baselines.transfer(timeline, instance);
     result.watched = WatchedInstance{.transfer = baseline,
+                                     .transfer_spread = baselines.watched_spread(),
                                      .transfer_limit_ns = transfer_limit_ns(*this, instance),
                                      .late_limit_ns = late_limit_ns(*this, instance),
                                      .warming_up = warm_up_floor_ns(*this, instance) > 0};
@@ -220,8 +221,34 @@ int64_t hung_to_ns(const SearchState& search, const Instance& instance) {
   return std::min(instance.hung_to_ns, search.timeline.span().to_ns);
 }
 
+namespace {
+
+/// Since when a rank with an open call may be waiting for it. A thread that only launched the call, and then launched
+/// calls on other communicators, went on until the last of these.
+int64_t may_wait_since_ns(const SearchState& search, const Instance& instance) {
+  int64_t since_ns = kForever;
+  for (const Arrival& seen : instance.seen) {
+    const CallSequence& sequence = search.timeline.sequences()[seen.sequence];
+    const Call* call = seen.open ? sequence.call_at(instance.number) : nullptr;
+    if (call == nullptr) {
+      continue;
+    }
+    int64_t newest_ns = instance.last_arrival_ns;
+    for (const uint32_t other : search.timeline.sequences_of(sequence.member)) {
+      const CallSequence& later = search.timeline.sequences()[other];
+      if (call->launched && later.tid == sequence.tid) {
+        newest_ns = std::max(newest_ns, later.last_arrival_ns);
+      }
+    }
+    since_ns = std::min(since_ns, newest_ns);
+  }
+  return since_ns == kForever ? instance.last_arrival_ns : since_ns;
+}
+
+}  // namespace
+
 bool outlasts_hang_limit(const SearchState& search, const Instance& instance) {
-  return instance.hung && hung_to_ns(search, instance) - instance.last_arrival_ns >= kHangNs;
+  return instance.hung && hung_to_ns(search, instance) - may_wait_since_ns(search, instance) >= kHangNs;
 }
 
 bool broke_off(const SearchState& search, const Instance& instance) {

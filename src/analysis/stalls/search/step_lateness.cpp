@@ -12,7 +12,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kStepsHeld = 2 * kStepsLookedAt;
+constexpr size_t kStepsHeld = 2 * kStepsSampled;
 
 /// When synchronisations returned, by what the clocks show.
 class Returns {
@@ -146,9 +146,9 @@ std::optional<int64_t> UsualLateness::of(const Timeline& timeline, std::span<con
     }
   }
   std::vector<int64_t> late;
-  const size_t looked_at = std::min(numbers.size(), kStepsLookedAt);
-  for (size_t i = 0; i < looked_at; ++i) {
-    const Step& one = step(timeline, clocks, numbers[i * numbers.size() / looked_at]);
+  const size_t sampled = std::min(numbers.size(), kStepsSampled);
+  for (size_t i = 0; i < sampled; ++i) {
+    const Step& one = step(timeline, clocks, numbers[i * numbers.size() / sampled]);
     if (!one.arrivals_ns.empty()) {
       late.push_back(one.later_than_others_ns(sequence));
     }

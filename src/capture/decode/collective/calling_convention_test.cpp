@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "capture/discover/call_table.h"
+#include "capture/call_table.h"
 
 static inline int read_memory(void* destination, unsigned long size, unsigned long address) {
   std::memcpy(destination, reinterpret_cast<const void*>(address), size);

@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "base/hash.h"
+#include "capture/call_table.h"
 #include "capture/decode/collective/argument.h"
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/decode/collective/unique_id.h"
-#include "capture/discover/call_table.h"
 
 namespace stalltrace::capture {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "capture/call_table.h"
 #include "capture/decode/collective/argument.h"
-#include "capture/discover/call_table.h"
 
 namespace stalltrace::capture {
 namespace {

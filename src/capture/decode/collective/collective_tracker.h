@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "capture/decode/collective/open_calls.h"
-#include "capture/decode/user_shares.h"
 #include "capture/python/call_standing.h"
+#include "capture/user_shares.h"
 #include "model/event_ids.h"
 #include "model/events.h"
 #include "model/process_registry.h"

@@ -15,7 +15,7 @@
 
 #include "capture/decode/tcp/comm_ranks.h"
 #include "capture/decode/tcp/socket_attribution.h"
-#include "capture/decode/user_shares.h"
+#include "capture/user_shares.h"
 #include "model/event_ids.h"
 #include "model/events.h"
 #include "model/process_registry.h"

@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "capture/decode/user_shares.h"
+#include "capture/user_shares.h"
 #include "wire/marker.h"
 
 namespace stalltrace::capture {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/order/watchdog_groups.h"
+#include "analysis/order/watchdog/watchdog_groups.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Variable-length integers of every length, truncated at every byte.
-#include "store/btree/file_numbers.h"
+#include "store/sqlite/file_numbers.h"
 
 #include <gtest/gtest.h>
 

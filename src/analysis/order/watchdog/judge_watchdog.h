@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "analysis/order/watchdog_groups.h"
+#include "analysis/order/watchdog/watchdog_groups.h"
 #include "model/finding.h"
 
 namespace stalltrace::analysis {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/cluster/injection/undo.h"
+#include "lab/cluster/host/undo.h"
 
 #include <fmt/format.h>
 #include <sched.h>

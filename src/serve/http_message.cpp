@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/message.h"
+#include "serve/http_message.h"
 
 #include <fmt/format.h>
 

@@ -17,7 +17,7 @@ using namespace stalltrace;
 using fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const UniqueFd fd(::memfd_create("ring", MFD_CLOEXEC));
+  const UniqueFd fd(::memfd_create("profiler_file", MFD_CLOEXEC));
   require(fd && ::write(fd.get(), data, size) == static_cast<ssize_t>(size));
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   if (auto reader = blackbox::ProfilerFileReader::open(path)) {

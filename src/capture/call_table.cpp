@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/discover/call_table.h"
+#include "capture/call_table.h"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/decode/user_shares.h"
+#include "capture/user_shares.h"
 
 #include <algorithm>
 #include <utility>
