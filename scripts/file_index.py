@@ -35,7 +35,7 @@ def comment_of(path):
     """Its head comment, else the first one of a declaration, in one line."""
     text = (ROOT / path).read_text(encoding="utf-8")
     if path.suffix == ".py":
-        found = re.search(r'^(?:#.*\n)*"""(.*?)"""', text, re.S)
+        found = re.match(r'(?:#[^\n]*\n|\s)*"""(.*?)"""', text, re.S)
         return " ".join(found[1].split()) if found else ""
     if found := re.search(r"^/\*(?! *SPDX)(.*?)\*/", text, re.S | re.M):
         return " ".join(found[1].replace("\n *", " ").split())

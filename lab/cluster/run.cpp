@@ -121,14 +121,8 @@ class Run {
     }
   }
 
-  /// Prepares the run, up to the start of the ranks.
+  /// Prepares the run, up to the start of the ranks. What the user got wrong is reported even while another lab runs.
   Status set_up() {
-    ST_ASSIGN(LabLock lock, LabLock::take());
-    lock_.emplace(std::move(lock));
-    ST_ASSIGN(const std::vector<std::string> cleared, clear_killed_run());
-    if (!cleared.empty()) {
-      log("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
-    }
     ST_ASSIGN(folder_, prepare_folder(options_.out_dir));
     options_.out_dir = folder_.path();
     if (options_.plugin && ::mkdir(profiler_folder(options_).c_str(), 0755) != 0) {
@@ -139,6 +133,12 @@ class Run {
     }
     ST_ASSIGN(Injector injector, Injector::make(options_.faults, nodes_, options_.steps, options_.seed,
                                                 [this](std::string_view line) { log(line); }));
+    ST_ASSIGN(LabLock lock, LabLock::take());
+    lock_.emplace(std::move(lock));
+    ST_ASSIGN(const std::vector<std::string> cleared, clear_killed_run());
+    if (!cleared.empty()) {
+      log("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
+    }
     ST_ASSIGN(LeftoverNote note, LeftoverNote::make(nodes_));
     note_.emplace(std::move(note));
     ST_ASSIGN(Network network, Network::make(nodes_, options_.link_mbit));

@@ -78,7 +78,7 @@ uint64_t report_beat(st_box_header& header, uint64_t now) {
   return reported_ns - now > ST_BOX_PAUSE_NS ? reported_ns : now;
 }
 
-void* beat(void*) {
+void* keep_beating(void*) {
   st_box_header& header = *heartbeat.header;
   prctl(PR_SET_NAME, "stalltrace");
   const int schedstat = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
@@ -112,7 +112,7 @@ bool make_thread() {
   }
   pthread_attr_setstacksize(&attributes, kStackBytes);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  const bool made = pthread_create(&heartbeat.thread, &attributes, beat, nullptr) == 0;
+  const bool made = pthread_create(&heartbeat.thread, &attributes, keep_beating, nullptr) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return made;

@@ -21,7 +21,7 @@
 #include "base/text.h"
 #include "capture/discover/files/library_files.h"
 #include "capture/discover/mapping_watch.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 #include "capture/kernel/kernel_types.h"
 #include "capture/privileges.h"
 

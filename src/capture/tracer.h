@@ -21,7 +21,7 @@
 #include "capture/discover/job_discovery.h"
 #include "capture/discover/mapping_watch.h"
 #include "capture/host/host_sampler.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 #include "capture/kernel/kernel_options.h"
 #include "capture/periodic_tasks.h"
 #include "capture/python/python_stacks.h"

@@ -37,6 +37,8 @@ std::string_view to_text(VerdictReason reason) {
       return "waited_for_late_rank";
     case VerdictReason::kMayStillCome:
       return "may_still_come";
+    case VerdictReason::kStillLaunching:
+      return "still_launching";
     case VerdictReason::kHeldUpElsewhere:
       return "held_up_elsewhere";
     case VerdictReason::kOthersWentOn:

@@ -32,6 +32,7 @@ enum class VerdictReason : uint8_t {
   kInPreviousCall,     // the last rank's previous call had ended shortly before its arrival
   kWaitedForLateRank,  // long, but its ranks waited for a late rank in another instance
   kMayStillCome,       // the absent rank is usually that late
+  kStillLaunching,     // not ended, but its ranks launched calls on other communicators until shortly before
   kHeldUpElsewhere,    // held up by another instance, which is judged
   kOthersWentOn,       // a rank is inside though later calls of its communicator ended
   kEndUnknown,         // its end was not reported

@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "capture/decode/collective/unique_id.h"
 #include "capture/discover/mapping_watch.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 #include "support.h"
 #include "wire/collective.h"
 

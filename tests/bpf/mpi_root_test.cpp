@@ -12,7 +12,7 @@
 #include "base/process/command.h"
 #include "capture/decode/collective/requests_done.h"
 #include "capture/discover/elf_symbols.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 #include "support.h"
 #include "wire/collective.h"
 

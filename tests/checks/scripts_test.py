@@ -34,6 +34,11 @@ class FileIndex(Case):
                               ("int a;\n/// Of a function.\nint b();\n", "Of a function."), ("int a;\n", "")]:
             file.write_text(text)
             self.assertEqual(file_index.comment_of(file), comment)
+        script = pathlib.Path(self.folder / "a.py")
+        for text, comment in [('#!/usr/bin/env python3\n# SPDX\n"""One.\n\nTwo."""\n', "One. Two."),
+                              ('# SPDX\nimport os\n\n\ndef f():\n    """Not of the file."""\n', "")]:
+            script.write_text(text)
+            self.assertEqual(file_index.comment_of(script), comment)
 
 
 class Includes(Case):

@@ -105,6 +105,10 @@ std::string why(const Verdict& verdict, bool open, bool enough) {
           what, value, limit);
     case VerdictReason::kMayStillCome:
       return fmt::format("{}, but it is often late: only over {} it is missed", what, limit);
+    case VerdictReason::kStillLaunching:
+      return fmt::format(
+          "{}, but until less than {} before, the thread that launched it launched calls on other communicators", what,
+          limit);
     case VerdictReason::kHeldUpElsewhere:
       return fmt::format("{}: it is held up by another instance, which is judged instead", what);
     case VerdictReason::kOthersWentOn:

@@ -22,6 +22,7 @@ constexpr size_t kLongestQuote = 300;
 struct Sizes {
   int64_t sent = 0;
   int64_t expected = 0;
+  bool by_receiver = false;  // the process that warns expects the message; else it sends it
 };
 
 /// The number after `mark`, which is removed with all before it.
@@ -36,17 +37,23 @@ std::optional<int64_t> number_after(std::string_view mark, std::string_view& tex
   return error == std::errc() ? std::optional(number) : std::nullopt;
 }
 
+struct Form {
+  std::string_view what;
+  std::string_view sent;
+  std::string_view expected;
+  bool by_receiver = false;
+};
+
 std::optional<Sizes> sizes_in(std::string_view text) {
-  using Marks = std::array<std::string_view, 3>;
-  constexpr std::array kForms{Marks{"message truncated : ", "receiving ", "instead of "},
-                              Marks{"collective mismatch error", "local size ", "remote size "},
-                              Marks{"collective mismatch error", "local size ", "remote "}};
-  for (const auto& [what, sent, expected] : kForms) {
-    std::string_view rest = text.substr(std::min(text.find(what), text.size()));
-    const std::optional<int64_t> first = number_after(sent, rest);
-    const std::optional<int64_t> second = first ? number_after(expected, rest) : std::nullopt;
-    if (second && *first > *second) {
-      return Sizes{*first, *second};
+  constexpr std::array kForms{Form{"message truncated : ", "receiving ", "instead of ", true},
+                              Form{"collective mismatch error", "local size ", "remote size "},
+                              Form{"collective mismatch error", "local size ", "remote "}};
+  for (const Form& form : kForms) {
+    std::string_view rest = text.substr(std::min(text.find(form.what), text.size()));
+    const std::optional<int64_t> sent = number_after(form.sent, rest);
+    const std::optional<int64_t> expected = sent ? number_after(form.expected, rest) : std::nullopt;
+    if (expected && *sent > *expected) {
+      return Sizes{*sent, *expected, form.by_receiver};
     }
   }
   return std::nullopt;
@@ -78,8 +85,13 @@ Result<std::optional<Finding>> judge_message_sizes(EventSource& source) {
   finding.collectives_affected = 1;
   finding.window = {first->timestamp_ns, first->timestamp_ns};
   finding.summary =
-      fmt::format("Ranks entered calls of different sizes: a message of {} has {} bytes, and its receiver expects {}.",
-                  who, sizes.sent, sizes.expected);
+      sizes.by_receiver
+          ? fmt::format("Ranks entered calls of different sizes: {} expects a message of {} bytes, and gets one of {}.",
+                        who, sizes.expected, sizes.sent)
+          : fmt::format(
+                "Ranks entered calls of different sizes: {} sends a message of {} bytes, and its receiver "
+                "expects {}.",
+                who, sizes.sent, sizes.expected);
   finding.evidence.push_back({"log_line", warnings, first->text.substr(0, kLongestQuote), {}});
   finding.remedy =
       "compare the code of the ranks: shapes that depend on the rank or on its data, a collective that one rank "

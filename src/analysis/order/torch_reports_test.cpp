@@ -64,24 +64,24 @@ TEST(TorchReports, TheOddRankOfACollective) {
 
 /// Lines of NCCL 2.28.9 (sockets; an H200, docs/evidence) and of its InfiniBand transport.
 TEST(MessageSizes, ThatDifferShowThatTheCallsDo) {
-  std::string summary;
-  for (const std::string text :
-       {"NET/Socket : peer 127.0.0.1<50878> message truncated : receiving 266240 bytes instead of 65536. If you believe",
-        "NET/IB : req 0/1 tag 7 peer 10.0.0.2<4545> collective mismatch error, local size 266240 remote size 65536",
-        "NET/IB : collective mismatch error local size 266240 remote 65536 addr 7f rkey 1 seq 1/1"}) {
+  const auto found = [](const std::string& text) {
     Output output;
     output.say(1, "something else");
     output.say(0, text);
     output.say(0, "NET/Socket : peer 127.0.0.1<50878> message truncated : receiving 9 bytes instead of 8.");
-    const Finding finding = output.only();
+    Finding finding = output.only();
     EXPECT_FALSE(finding.culprit);
     EXPECT_EQ(finding.evidence[0].count, 2);
-    if (summary.empty()) {
-      expect_golden_text("nccl: message sizes", finding);
-      summary = finding.summary;
-    }
-    EXPECT_EQ(finding.summary, summary);
-  }
+    return finding;
+  };
+  expect_golden_text("nccl: a message longer than its receiver expects",
+                     found("NET/Socket : peer 127.0.0.1<50878> message truncated : receiving 266240 bytes instead of "
+                           "65536. If you believe"));
+  const Finding by_sender = found(
+      "NET/IB : req 0/1 tag 7 peer 10.0.0.2<4545> collective mismatch error, local size 266240 remote size 65536");
+  expect_golden_text("nccl: a message longer than its receiver expects, at the sender", by_sender);
+  EXPECT_EQ(found("NET/IB : collective mismatch error local size 266240 remote 65536 addr 7f rkey 1 seq 1/1").summary,
+            by_sender.summary);
   Output cut;
   cut.say(0, "NET/Socket : peer 127.0.0.1<50878> message truncated : receiving 266240 bytes inst");
   EXPECT_TRUE(cut.explained().findings.empty());

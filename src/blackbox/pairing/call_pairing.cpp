@@ -73,9 +73,10 @@ void CallPairing::accept_collective(Collective row) {
 }
 
 void CallPairing::accept_communicator(Communicator row) {
-  CommunicatorIdentity& communicators = states_[row.pid].communicators;
-  next_.accept(communicators.accept_probed(std::move(row)));
-  losses_.add(kLostCommunicators, communicators.take_forgotten());
+  ProcessState& process = states_[row.pid];
+  next_.accept(process.communicators.accept_probed(std::move(row)));
+  const auto forgotten = process.communicators.take_forgotten();
+  losses_.add(kLostCommunicators, process.has_file ? forgotten : 0);  // without a file no call is looked up
 }
 
 /// The state of a file's process; nullptr where there are too many processes.

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/result.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {

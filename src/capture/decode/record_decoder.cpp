@@ -35,13 +35,13 @@ RecordDecoder::RecordDecoder(const Node& node, const Procfs& procfs, EventSink& 
       network_(
           ids_, processes_, shares_, sink, node.clock_offset_ns, options.ticks_per_second,
           [&procfs](int32_t pid, int32_t tid) { return procfs.thread_name(pid, tid); },
-          [this](int32_t pid, uint64_t hash) { return communicator_facts(pid, hash); }),
+          [this](int32_t pid, uint64_t hash) { return communicator_info(pid, hash); }),
       stacks_(procfs, shares_, sink),
       exceptions_(node, shares_, sink) {}
 
 /// A communicator whose unique id the probes did not see gets its hash from calls that were paired with the profiler
 /// file's.
-CommunicatorInfo RecordDecoder::communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const {
+CommunicatorInfo RecordDecoder::communicator_info(int32_t pid, uint64_t nccl_comm_hash) const {
   CommunicatorInfo facts{.hash = collectives_.comm_of_nccl_hash(pid, nccl_comm_hash),
                          .nodes = profiler_files_.nodes_of(pid, nccl_comm_hash)};
   if (const Communicator* known = pairing_.find(pid, nccl_comm_hash)) {

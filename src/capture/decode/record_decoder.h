@@ -78,7 +78,7 @@ class RecordDecoder {
   [[nodiscard]] uint64_t malformed() const { return malformed_; }
 
  private:
-  [[nodiscard]] CommunicatorInfo communicator_facts(int32_t pid, uint64_t nccl_comm_hash) const;
+  [[nodiscard]] CommunicatorInfo communicator_info(int32_t pid, uint64_t nccl_comm_hash) const;
   void note_stack(const st_call_stack& record);
   void end(pid_t pid, uint64_t end_ns, std::optional<int32_t> exit_code);
 

@@ -14,7 +14,7 @@
 #include "base/process/procfs.h"
 #include "base/untrusted/untrusted_file.h"
 #include "capture/discover/files/library_files.h"
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {

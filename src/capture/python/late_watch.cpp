@@ -58,7 +58,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   // Calls that only launch return at once: a rank is behind that has not launched what another launched long ago.
   const auto is_behind = [&](const CallStanding& standing) {
     const auto number = waited_in.find(standing.communicator);
-    return standing.launched && number != waited_in.end() && standing.seq < number->second;
+    return standing.launched && !standing.waits_by_design && number != waited_in.end() && standing.seq < number->second;
   };
   bool due = false;
   int64_t longest_ns = 0;

@@ -58,6 +58,9 @@ TEST_F(LateWatchTest, ARankThatLaunchesLaterThanOthersIsAwaited) {
   std::vector<CallStanding> level{launched(10, 5, kStart), launched(11, 5, kStart + kStep)};
   EXPECT_THAT(watch_.choose(level, kStart + kNsPerSecond), IsEmpty()) << "both wait for their devices";
   std::vector<CallStanding> apart{launched(10, 5, kStart), launched(11, 1, kStart - kStep)};
+  std::vector<CallStanding> receives = apart;
+  receives[1].waits_by_design = true;
+  EXPECT_THAT(watch_.choose(receives, kStart + kNsPerSecond), IsEmpty()) << "a Recv is counted by pairs of ranks";
   apart[1].communicator = 8;
   EXPECT_THAT(watch_.choose(apart, kStart + kNsPerSecond), IsEmpty()) << "numbers of other communicators";
 }

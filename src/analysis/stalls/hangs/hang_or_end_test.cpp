@@ -33,30 +33,33 @@ TEST(Hang, AgentsStoppedOneByOneInAHealthyJobFindNothing) {
   EXPECT_TRUE(report.healthy) << reported(report);
 }
 
-/// Calls that return at once and whose ends nothing shows: the last one on a communicator is still under way, or ended
-/// unseen, when the same thread has launched calls on another one.
-std::string reported_of_launches(int64_t then_still_ns) {
-  constexpr CommHash kLaunched = 99;
+/// Calls that return at once and whose ends nothing shows: the last one of communicator kHash, and 100 of `then_on`.
+/// With `absent`, rank 2 calls none of them.
+std::string reported_of_launches(CommHash then_on, int64_t then_still_ns, bool absent = false) {
   constexpr int64_t kLaunches = 100;
   MemorySource source;
-  Ending ending = hang();
+  Ending ending = absent ? hang({2}) : hang();
   const int64_t end_ns = begin_of(kSteps + kLaunches) + then_still_ns;
   ending.node = [=](int, Node& node) { node.ended_ns = end_ns; };
   const auto launch = [](Collective& call) {
     leave_open(call);
     call.launch_ns = 20 * kNsPerUs;
   };
-  ending.call = [&](int, int64_t step, Collective& call) {
+  const auto others = ending.call;
+  ending.call = [&](int rank, int64_t step, Collective& call) {
     if (step == kSteps - 1) {
       launch(call);
     }
-    return true;
+    return others(rank, step, call);
   };
   fill(source, ending);
   for (int64_t step = 0; step < kLaunches; ++step) {
     for (int rank = 0; rank < kRanks; ++rank) {
-      Collective call = call_of(rank, step, kLaunched);
-      call.timestamp_ns += begin_of(kSteps) - kOriginNs;
+      if (absent && rank == 2) {
+        continue;
+      }
+      Collective call = call_of(rank, then_on == kHash ? kSteps + step : step, then_on);
+      call.timestamp_ns = begin_of(kSteps + step) + rank * 100 * kNsPerUs;
       launch(call);
       source.accept(call);
     }
@@ -65,8 +68,10 @@ std::string reported_of_launches(int64_t then_still_ns) {
 }
 
 TEST(Hang, ACallAfterWhichItsThreadLaunchesOthersMayHaveEnded) {
-  EXPECT_EQ(reported_of_launches(kNsPerSecond / 2), "");
-  EXPECT_NE(reported_of_launches(10 * kNsPerSecond), "") << "it launches none any more";
+  EXPECT_EQ(reported_of_launches(99, kNsPerSecond / 2), "");
+  EXPECT_NE(reported_of_launches(99, 10 * kNsPerSecond), "") << "it launches none any more";
+  EXPECT_NE(reported_of_launches(kHash, kNsPerSecond / 2, true), "")
+      << "rank 2 is missing: later calls wait for it too";
 }
 
 TEST(Hang, ARankKilledWhileOthersGoOnWaitingIsTheCause) {

@@ -75,7 +75,7 @@ void judge_absence(SearchState& search, const Instance& instance) {
   };
   const bool long_enough = outlasts_hang_limit(search, instance);
   if (!long_enough && !broke_off(search, instance)) {
-    return declined(VerdictReason::kBelowLimit);
+    return declined(short_of_hang(search, instance));
   }
   MissingRank missing;
   HangRoot& root = missing.hang.root;
@@ -96,7 +96,7 @@ void judge_absence(SearchState& search, const Instance& instance) {
   const int64_t patience_ns = may_still_come_ns(search, instance, root.kind);
   if (!missing.hang.ended_job && (!long_enough || verdict.value_ns < patience_ns)) {
     verdict.limit_ns = std::max(kHangNs, patience_ns);
-    return declined(long_enough ? VerdictReason::kMayStillCome : VerdictReason::kBelowLimit);
+    return declined(long_enough ? VerdictReason::kMayStillCome : short_of_hang(search, instance));
   }
   verdict.reason = missing.hang.ended_job ? VerdictReason::kEndedJob : VerdictReason::kHang;
   Stall stall = begin_stall(search, instance, verdict);

@@ -236,7 +236,7 @@ int64_t may_wait_since_ns(const SearchState& search, const Instance& instance) {
     int64_t newest_ns = instance.last_arrival_ns;
     for (const uint32_t other : search.timeline.sequences_of(sequence.member)) {
       const CallSequence& later = search.timeline.sequences()[other];
-      if (call->launched && later.tid == sequence.tid) {
+      if (call->launched && later.group != sequence.group && later.tid == sequence.tid && sequence.tid != 0) {
         newest_ns = std::max(newest_ns, later.last_arrival_ns);
       }
     }
@@ -249,6 +249,11 @@ int64_t may_wait_since_ns(const SearchState& search, const Instance& instance) {
 
 bool outlasts_hang_limit(const SearchState& search, const Instance& instance) {
   return instance.hung && hung_to_ns(search, instance) - may_wait_since_ns(search, instance) >= kHangNs;
+}
+
+VerdictReason short_of_hang(const SearchState& search, const Instance& instance) {
+  const bool long_enough = hung_to_ns(search, instance) - instance.last_arrival_ns >= kHangNs;
+  return long_enough ? VerdictReason::kStillLaunching : VerdictReason::kBelowLimit;
 }
 
 bool broke_off(const SearchState& search, const Instance& instance) {

@@ -86,6 +86,8 @@ void bound_stalls(SearchState& search);
 int64_t hung_to_ns(const SearchState& search, const Instance& instance);
 /// True if the instance hangs for long enough to be a hang.
 bool outlasts_hang_limit(const SearchState& search, const Instance& instance);
+/// Why it does not: kBelowLimit, or kStillLaunching where its ranks went on although it has not ended for that long.
+VerdictReason short_of_hang(const SearchState& search, const Instance& instance);
 /// True if the job ended in the instance: a rank failed, and the others soon followed, ended by the launcher or by
 /// their own errors. A job whose ranks were all killed was killed as a whole. Profiler files do not show how a process
 /// ended, only that others outlived it.

@@ -37,9 +37,9 @@ Verdict verdict_on(const SearchState& search, const Instance& instance) {
 }
 
 /// Why an instance that has not ended is no hang of its own.
-VerdictReason reason_open(const Instance& instance) {
+VerdictReason reason_open(const SearchState& search, const Instance& instance) {
   if (instance.hung) {
-    return VerdictReason::kBelowLimit;
+    return short_of_hang(search, instance);
   }
   const bool open = std::any_of(instance.seen.begin(), instance.seen.end(), [](const Arrival& a) { return a.open; });
   return open ? VerdictReason::kOthersWentOn : VerdictReason::kEndUnknown;
@@ -135,7 +135,7 @@ bool may_still_end(const SearchState& search, const Instance& instance, const Bl
 std::optional<VerdictReason> why_no_hang(const SearchState& search, const Instance& instance, const Blame& blame,
                                          Verdict& verdict) {
   if (!outlasts_hang_limit(search, instance)) {
-    return VerdictReason::kBelowLimit;
+    return short_of_hang(search, instance);
   }
   const int64_t patience_ns = kHangNs + kLongestCallsToHang * search.baselines.longest_queue_ns(instance.group);
   if (verdict.value_ns >= patience_ns || !may_still_end(search, instance, blame)) {
@@ -202,7 +202,7 @@ bool may_be_long_transfer(SearchState& search, const Instance& instance) {
     const bool hang = hangs(search, instance);
     if (!hang && instance.absent.empty()) {  // otherwise the verdict is about the absent ranks
       Verdict verdict = verdict_on(search, instance);
-      verdict.reason = reason_open(instance);
+      verdict.reason = reason_open(search, instance);
       decline(search, instance, verdict);
     }
     return hang;

@@ -35,7 +35,7 @@ std::string address_text(const uint8_t (&bytes)[16], uint16_t family) {
 
 NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, UserShares& shares, EventSink& sink,
                                int64_t utc_offset_ns, int64_t ticks_per_second, ThreadName thread_name,
-                               FactsOfHash facts_of_hash)
+                               CommunicatorOfHash communicator_of_hash)
     : ids_(ids),
       processes_(processes),
       shares_(shares),
@@ -43,7 +43,7 @@ NetworkTracker::NetworkTracker(EventIds& ids, ProcessRegistry& processes, UserSh
       utc_offset_ns_(utc_offset_ns),
       ns_per_tick_(kNsPerSecond / ticks_per_second),
       thread_name_(std::move(thread_name)),
-      facts_of_hash_(std::move(facts_of_hash)),
+      communicator_of_hash_(std::move(communicator_of_hash)),
       attribution_(shares) {}
 
 Connection* NetworkTracker::add_connection(uint64_t cookie, const st_header& header) {
@@ -337,7 +337,7 @@ void NetworkTracker::update_attribution(Connection& connection) {
 
 /// Known values are kept even when their source has dropped them.
 void NetworkTracker::fill_in(Connection& connection, const CommSocket& comm_socket) {
-  const CommunicatorInfo facts = facts_of_hash_(comm_socket.pid, comm_socket.nccl_comm_hash);
+  const CommunicatorInfo facts = communicator_of_hash_(comm_socket.pid, comm_socket.nccl_comm_hash);
   Connection now = connection;
   now.channel = comm_socket.channel;
   if (facts.hash != 0 || now.comm_id_hash == 0) {

@@ -34,12 +34,12 @@ class NetworkTracker {
  public:
   using ThreadName = std::function<std::string(int32_t pid, int32_t tid)>;
   /// Facts about a process's communicator, by NCCL's own hash.
-  using FactsOfHash = std::function<CommunicatorInfo(int32_t pid, uint64_t nccl_comm_hash)>;
+  using CommunicatorOfHash = std::function<CommunicatorInfo(int32_t pid, uint64_t nccl_comm_hash)>;
 
   /// All references must outlive the tracker. `ticks_per_second`: rate of the kernel's jiffies, the unit of a
   /// connection's clocks.
   NetworkTracker(EventIds& ids, ProcessRegistry& processes, UserShares& shares, EventSink& sink, int64_t utc_offset_ns,
-                 int64_t ticks_per_second, ThreadName thread_name, FactsOfHash facts_of_hash);
+                 int64_t ticks_per_second, ThreadName thread_name, CommunicatorOfHash communicator_of_hash);
 
   void on_socket(const st_socket_seen& record);
   void on_listing(const st_socket_listing& record);
@@ -78,7 +78,7 @@ class NetworkTracker {
   int64_t utc_offset_ns_;
   int64_t ns_per_tick_;
   ThreadName thread_name_;
-  FactsOfHash facts_of_hash_;
+  CommunicatorOfHash communicator_of_hash_;
   SocketAttribution attribution_;
   std::map<uint32_t, CommRankMap> ranks_;  // by user: no user disputes what another's processes state
   uint64_t retransmits_ = 0;

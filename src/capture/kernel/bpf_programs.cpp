@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "capture/kernel/kernel.h"
+#include "capture/kernel/bpf_programs.h"
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
