@@ -153,13 +153,13 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
 void RecordDecoder::deliver_waiting(int64_t decoded_ns) {
   collectives_.deliver_open();
   profiler_files_.round(decoded_ns);
-  network_.settle_rest();
+  network_.complete_attributed();
 }
 
 void RecordDecoder::finish(int64_t decoded_ns) {
   collectives_.deliver_open();
   profiler_files_.finish(decoded_ns);
-  network_.settle_rest();
+  network_.complete_attributed();
 }
 
 void RecordDecoder::deliver_losses() {

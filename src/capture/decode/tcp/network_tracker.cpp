@@ -378,7 +378,7 @@ std::optional<int32_t> NetworkTracker::peer_rank(const Connection& connection, c
   return world ? ranks.rank_at(*world, address) : std::nullopt;
 }
 
-void NetworkTracker::settle_rest() {
+void NetworkTracker::complete_attributed() {
   for (const auto& [cookie, comm_socket] : delivered_) {
     const auto found = connections_.find(cookie);
     if (found != connections_.end() &&

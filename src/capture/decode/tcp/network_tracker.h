@@ -50,7 +50,7 @@ class NetworkTracker {
   /// Before the process's user is forgotten.
   void on_exit(int32_t pid, uint64_t now_ns);
   /// Completes connections whose communicator was proven before all facts about it were known.
-  void settle_rest();
+  void complete_attributed();
 
   [[nodiscard]] uint64_t retransmits() const { return retransmits_; }
 

@@ -201,7 +201,7 @@ TEST_F(AttributedConnections, AMemberOfAPartThatIsHereIsARankOfTheJob) {
   mark(11, kHalf);
   mark(11, kHalf);
   mark(0, {.comm_hash = 0xa1f, .rank = 0, .ranks = 2, .peer = 1}, 200);
-  tracker_.settle_rest();
+  tracker_.complete_attributed();
   EXPECT_EQ(of(11).peer_rank, 3);
 }
 
@@ -226,7 +226,7 @@ TEST_F(AttributedConnections, AnAddressOfTheWholeJobIsARankWhereEachHasAHost) {
   }
   mark(11, 3);
   mark(11, 3);
-  tracker_.settle_rest();
+  tracker_.complete_attributed();
   EXPECT_EQ(of(12).peer_rank, 3) << "the same host";
   EXPECT_FALSE(of(13).peer_rank) << "a host that the job's own communicator has not shown";
 }
@@ -258,7 +258,7 @@ TEST_F(AttributedConnections, ACommunicatorThatIsLearntLaterIsFilledIn) {
   mark(11, 3);
   EXPECT_EQ(of(11).comm_id_hash, 0xa11U) << "NCCL's own, until ours is known";
   facts_[0xa11].hash = 0xc033;
-  tracker_.settle_rest();
+  tracker_.complete_attributed();
   EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
   facts_.clear();  // its profiler file is read to the end
   tracker_.on_exit(100, 1);
