@@ -71,7 +71,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
   store::Database db = must(store::open_for_reading(path));
   store::TableHandle table;
   table.path = path;
-  table.db = &db;
+  table.open = [&db]() -> Result<store::OpenFiles::Use> { return store::OpenFiles::Use(db); };
   std::vector<std::string> columns = store::column_names<Collective>();
   if (way == Way::kPages) {
     table.pages =
@@ -86,7 +86,7 @@ int64_t read_range(const std::string& path, Way way, int64_t first, int64_t end)
     }
   }
   const std::string sql = must(store::select_sql(db, EventTraits<Collective>::kTable, columns));
-  table.select = must(db.prepare(fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, store::kIdColumn<Collective>)));
+  table.sql = fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, store::kIdColumn<Collective>);
   store::Batch<Collective> batch(table, store::NodeRun{.id_in_file = 1, .unified_id = 1}, TimeRange{});
   int64_t sum = 0;
   for (int64_t id = first; id < end; id += kRowsPerRead) {

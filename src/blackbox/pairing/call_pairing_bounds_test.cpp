@@ -265,12 +265,18 @@ TEST_F(Pairing, BoundsCountAsLosses) {
 }
 
 TEST_F(Pairing, CommunicatorsOfTheProbesBeyondTheBoundAreALoss) {
-  Communicator row{.node_id = 5, .pid = kPid};
-  for (uint64_t pointer = 1; pointer <= kMostProbedCommunicators + 2; ++pointer) {
-    row.comm_ptr = pointer;
-    pairing_.accept(row);
-  }
+  const auto make_too_many = [&](int32_t pid) {
+    Communicator row{.node_id = 5, .pid = pid};
+    for (uint64_t pointer = 1; pointer <= kMostProbedCommunicators + 2; ++pointer) {
+      row.comm_ptr = pointer;
+      pairing_.accept(row);
+    }
+  };
+  make_too_many(kPid + 1);
   EXPECT_EQ(rows_.communicators()->size(), kMostProbedCommunicators + 2);
+  EXPECT_EQ(pairing_.losses().of(kLostCommunicators), 0) << "of a process without a profiler file none is looked up";
+  pairing_.call(profiled(0));  // of kPid
+  make_too_many(kPid);
   EXPECT_EQ(pairing_.losses().of(kLostCommunicators), 2);
 }
 
