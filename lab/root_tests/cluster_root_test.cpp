@@ -304,8 +304,11 @@ TEST_F(LabRoot, DownCleansUpAfterAKilledRun) {
   const pid_t pid = start_run(run_options);
   ASSERT_TRUE(eventually([] { return find_process(1, "stress-cpu") != 0; }));
 
-  const auto second = run(options());
+  RunOptions another = options();
+  another.out_dir = folder_ + "/second";
+  const auto second = run(another);
   ASSERT_FALSE(second);
+  EXPECT_FALSE(fs::exists(another.out_dir));
   golden::expect_text(second.error().what, {{std::to_string(pid), "PID"}});
   EXPECT_FALSE(down()) << "not under a live run";
 
