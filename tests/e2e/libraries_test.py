@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Third-party collective libraries: PyTorch on Gloo, and OpenMPI. Each rank is on a host of its own; their stalls are measured. Jobs
-that hang or end are in tests/e2e/one_host_test.py.
+that hang or end are in tests/e2e/libraries_on_one_host_test.py.
 """
 
 from lab import LabRun, location_of
