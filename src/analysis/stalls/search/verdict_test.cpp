@@ -316,7 +316,34 @@ TEST(Verdict, OnAMissingRank) {
   short_one.node = [=](int rank, Node& node) {
     node.ended_ns = rank == 2 ? node.ended_ns : arrived_ns + 400 * kNsPerMs;
   };
+  // All but rank 2 launch the last call; 1.5 s later their threads launch one on another communicator, 0.5 s before the
+  // end.
+  Ending launched = with_agents_until(hang({2}), arrived_ns + 2 * kNsPerSecond);
+  launched.call = [](int rank, int64_t step, Collective& call) {
+    if (step == kLast) {
+      leave_open(call);
+      call.launch_ns = 20 * kNsPerUs;
+    }
+    return step != kLast || rank != 2;
+  };
+  std::vector<Collective> later;
+  for (const int rank : {0, 1, 3}) {
+    later.push_back(call_of(rank, kLast, kOther));
+    later.back().timestamp_ns = arrived_ns + 1500 * kNsPerMs;
+    later.back().launch_ns = 20 * kNsPerUs;
+    leave_open(later.back());
+  }
   const Row kRows[] = {
+      {"launching",
+       launched,
+       kAbsent,
+       VerdictReason::kStillLaunching,
+       2 * kNsPerSecond,
+       kHangNs,
+       kLast,
+       {},
+       kHash,
+       later},
       {"absent", hang({2}), kAbsent, VerdictReason::kHang, until_end_ns, kHangNs, kLast},
       {"short", short_one, kAbsent, VerdictReason::kBelowLimit, 400 * kNsPerMs, kHangNs, kLast},
       {"scattered", with_agents_until(scattered, kLastArrivalNs + 200 * kNsPerUs + 1500 * kNsPerMs), kAbsent,
