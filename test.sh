@@ -89,8 +89,8 @@ case $subset in
   all)
     # Emulated kernels have a clock of their own, and the jobs of "jobs" hang, fail or write files: what runs beside them does not
     # matter to them. It does to those of e2e, whose stalls are measured.
-    run unit -LE '^(root|e2e)$' -j 3 --timeout 900 # the command line's tests wait more than they compute
-    run root -L '^root$' -j 1 --timeout 300
+    run unit -LE '^(root|e2e|checks|replay)$' -j 3 --timeout 900 # the command line's tests wait more than they compute
+    run root -L '^(root|checks|replay)$' -j 2 --timeout 300 # those of root, which mostly wait, one after the other
     run e2e -L '^e2e$' -j 1 --timeout 1800
     ;;
   unit) run unit -L '^unit$' -j 2 --timeout 300 "${chosen[@]}" ;;

@@ -3,7 +3,6 @@
 # Checks that every source, script and build file begins with its licence.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bad=0
 # The checkout may belong to a user other than the one who runs this (root in CI).
 mapfile -t files < <(git -c safe.directory="$PWD" ls-files --cached --others --exclude-standard -- \
   '*.h' '*.c' '*.cpp' '*.S' '*.py' '*.sh' '*.cmake' '*CMakeLists.txt' .ci/run)
@@ -11,10 +10,15 @@ mapfile -t files < <(git -c safe.directory="$PWD" ls-files --cached --others --e
   echo "git lists no sources here" >&2
   exit 1
 }
-for file in "${files[@]}"; do
-  if ! head -n 3 "$file" | grep -q 'SPDX-License-Identifier: '; then
-    echo "$file: no SPDX-License-Identifier in the first three lines"
-    bad=1
-  fi
-done
-exit "$bad"
+awk '
+  FNR <= 3 && /SPDX-License-Identifier: / { has[FILENAME] }
+  FNR >= 3 { nextfile }
+  END {
+    for (i = 1; i < ARGC; ++i) {
+      if (!(ARGV[i] in has)) {
+        print ARGV[i] ": no SPDX-License-Identifier in the first three lines"
+        bad = 1
+      }
+    }
+    exit bad
+  }' "${files[@]}"

@@ -39,7 +39,9 @@ struct Flow {
   int64_t from_ns = 0;
   int64_t to_ns = 0;
   int64_t bytes = 0;
-  double busy = 1;  // the share of that time in which the sender had something to send
+  double busy = 1;           // the share of that time in which the sender had something to send
+  int64_t lost_from_ns = 0;  // until the loss was repaired, no byte was acknowledged
+  int64_t lost_to_ns = 0;
 };
 
 /// What the sender's kernel does beside sending.

@@ -73,6 +73,8 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
   double factor = 1;
   int slow_node = -1;
   int64_t lost_ns = 0;
+  const Edge* lossy = nullptr;
+  const int64_t lost_from_ns = begin_ns + usual_ns / 2;
   for (const Fault& fault : options_.faults) {
     const int node = node_of(fault.rank);
     const auto leaves = [&](const Edge& edge) { return node_of(edge.src) == node; };
@@ -84,7 +86,8 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
       factor = fault.factor;
       slow_node = node;
     } else if (fault.kind == FaultKind::kPacketLoss && random_.chance(fault.per_step / options_.units)) {
-      lost_ns += lose(*edge, group, begin_ns + usual_ns / 2, attempt) - begin_ns - usual_ns / 2;
+      lost_ns += lose(*edge, group, lost_from_ns, attempt) - lost_from_ns;
+      lossy = &*edge;
     }
   }
   const auto slow_ns = static_cast<int64_t>(static_cast<double>(usual_ns) * factor);
@@ -92,6 +95,10 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
   for (const Edge& edge : edges) {
     const double busy = slow_node < 0 || node_of(edge.src) == slow_node ? 1 : 1 / factor;
     attempt.flows.push_back({edge.src, edge.dst, group, begin_ns, end_ns, bytes, busy});
+    if (&edge == lossy) {
+      attempt.flows.back().lost_from_ns = lost_from_ns;
+      attempt.flows.back().lost_to_ns = lost_from_ns + lost_ns;
+    }
     if (options_.network_events && random_.chance(0.01)) {  // reordering: needless repeats, which cost nothing
       const int64_t time_ns = begin_ns + usual_ns / 3;
       attempt.flow_events.push_back({edge.src, edge.dst, group, time_ns, false, 3});

@@ -119,8 +119,12 @@ void Recorder::write_tcp_samples(const std::map<ConnectionKey, uint64_t>& connec
       const uint64_t cookie = connections.at({attempt, flow->group, flow->src, flow->dst, true});
       Counters& sum = counters[cookie];
       const int64_t length_ns = std::max<int64_t>(1, flow->to_ns - flow->from_ns);
+      const int64_t lost_ns = flow->lost_to_ns - flow->lost_from_ns;
       const auto sample = [&](int64_t time_ns) {
-        const double done = static_cast<double>(time_ns - flow->from_ns) / static_cast<double>(length_ns);
+        const double passed = static_cast<double>(time_ns - flow->from_ns) / static_cast<double>(length_ns);
+        const int64_t silent_ns = std::clamp<int64_t>(time_ns - flow->lost_from_ns, 0, lost_ns);
+        const double done = static_cast<double>(time_ns - flow->from_ns - silent_ns) /
+                            static_cast<double>(std::max<int64_t>(1, length_ns - lost_ns));
         TcpSample row{.node_id = Job::node_id(node_), .timestamp_ns = to_clock(time_ns), .cookie = cookie};
         row.pid = of(attempt, flow->src).pid;
         row.srtt_us = 150;
@@ -130,7 +134,7 @@ void Recorder::write_tcp_samples(const std::map<ConnectionKey, uint64_t>& connec
         row.rcv_wnd = 1 << 20;
         row.bytes_acked = sum.acked + static_cast<uint64_t>(done * static_cast<double>(flow->bytes));
         row.bytes_received = sum.received;
-        row.busy_ns = static_cast<uint64_t>(sum.busy_ns + done * flow->busy * static_cast<double>(length_ns));
+        row.busy_ns = static_cast<uint64_t>(sum.busy_ns + passed * flow->busy * static_cast<double>(length_ns));
         row.unacked_bytes = done < 1 && flow->busy > 0.5 ? 60'000 : 0;
         row.notsent_bytes = done < 1 && flow->busy > 0.5 ? 500'000 : 0;
         row.packets_out = row.unacked_bytes / row.mss;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of a job's ranks on this host at one moment: where each rank is, and what its TCP sockets hold. Plain data:
-// host/ makes it of a live host, tests make it by hand, judge/ decides what it shows.
+// The state of a job's ranks on one host, or on several, at one moment: where each rank is, and what its TCP sockets
+// hold. Plain data: host/ makes it of a live host, hosts/ of the results of several, tests make it by hand, judge/
+// decides what it shows.
 #pragma once
 
 #include <sys/types.h>
@@ -85,9 +86,12 @@ enum class RunState : uint8_t {
 };
 
 struct RankState {
+  std::string node;  // name of its host
   pid_t pid = 0;
   uint64_t start_ticks = 0;  // of the process, in clock ticks since boot
   std::string job;           // the launcher's name for it; may be empty
+  // The launcher's name where several jobs of the host have it: `job` then has more, and is known on this host alone.
+  std::optional<std::string> launcher_job;
   std::optional<int32_t> rank;
   std::optional<int32_t> world_size;
   std::optional<int32_t> local_size;  // number of the job's ranks on this node
@@ -106,6 +110,12 @@ struct RankState {
   std::string no_sockets;  // why there are none; empty: they were read
 };
 
+/// Between the first and the last snapshot of one host (--seconds).
+inline constexpr int64_t kLongestWatchSeconds = 60;
+
+/// Rank numbers, and numbers of ranks, beyond this are not believed.
+inline constexpr int32_t kMostRankNumber = 1 << 20;
+
 struct Snapshot {
   int64_t taken_ns = 0;  // CLOCK_MONOTONIC
   std::vector<RankState> ranks;
@@ -122,6 +132,15 @@ struct Traced {
     int64_t launched = 0;  // returned at once, and nothing showed the end of the transfer
   };
   std::vector<std::pair<pid_t, Calls>> calls;  // by process
+};
+
+/// What NCCL's RAS answered to one question about a job.
+struct RasAccount {
+  std::string job;                      // of the process that answered
+  std::string address;                  // where
+  int64_t asked_ns = 0;                 // UTC
+  std::string report;                   // "report of NCCL's RAS 2.28.9: 3 communicators"
+  std::vector<std::string> statements;  // texts of RasStatement (model/events/imported/ras_statement.h)
 };
 
 }  // namespace stalltrace::autopsy

@@ -208,6 +208,17 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
+std::string cut_text(std::string_view text, size_t most) {
+  if (text.size() <= most) {
+    return std::string(text);
+  }
+  size_t end = most;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) {  // inside of a character
+    --end;
+  }
+  return std::string(text.substr(0, end)) + "...";
+}
+
 std::string capitalised(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
     text[0] = static_cast<char>(text[0] - 'a' + 'A');

@@ -41,6 +41,8 @@ std::string count_of(int64_t n, std::string_view thing);
 std::string_view trim(std::string_view text);
 /// "b.log" of "/a/b.log"; points into `path`.
 constexpr std::string_view base_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+/// The beginning of a text of at most `most` bytes, with "..." if it was longer; no character is cut in two.
+std::string cut_text(std::string_view text, size_t most);
 /// With a capital first letter, if it is one of a to z.
 std::string capitalised(std::string text);
 

@@ -32,8 +32,10 @@ constexpr int64_t kPollNs = 100 * kNsPerMs;    // the longest interval between r
 constexpr int64_t kSampleNs = 250 * kNsPerMs;  // sample interval of silent connections
 constexpr int64_t kFlushNs = 500 * kNsPerMs;   // write interval of events
 constexpr int64_t kProgressNs = kNsPerSecond;
-constexpr int64_t kScanNs = 2 * kNsPerSecond;   // a fallback beside the mapping watch ...
-constexpr int64_t kScanAloneNs = kNsPerSecond;  // ... or the only way where perf events are refused
+constexpr int64_t kFirstScanNs = 5 * kNsPerSecond;  // at most, of processes that there are at the start
+constexpr int64_t kDrainNs = 5 * kNsPerMs;          // between reads of new mappings while others wait
+constexpr int64_t kScanNs = 2 * kNsPerSecond;       // a fallback beside the mapping watch ...
+constexpr int64_t kScanAloneNs = kNsPerSecond;      // ... or the only way where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr size_t kMostNotes = 4096;
 constexpr int64_t kLastReadingsNs = kNsPerSecond;  // at the end, at the processes of users whose look is not due
@@ -108,10 +110,11 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       open_waits_(*kernel_, node_, sink),
       host_({.sys = options.sysfs_root}, node_.node_id, sink),
       discovery_(
-          *kernel_, procfs_, {.only_netns = scope_netns(options), .only_listed = !options.pids.empty()},
+          kernel_.get(), procfs_, {.only_netns = scope_netns(options), .only_listed = !options.pids.empty()},
           options.trusted_owners,
-          [this](pid_t pid, Library library, uint64_t mpi_world) { begin_process(pid, library, mpi_world); },
-          [this](pid_t pid) { lost_exit(pid); }, [this](const std::string& text) { report_once(text); }),
+          [this](pid_t pid, Library library, uint64_t mpi_world) { return begin_process(pid, library, mpi_world); },
+          [this](std::span<const pid_t> pids) { lost_exits(pids); },
+          [this](const std::string& text) { report_once(text); }),
       ticks_are_ours_(!boot_time_is_shifted()) {}
 
 Status Tracer::begin() {
@@ -127,6 +130,7 @@ Status Tracer::begin() {
     report_once("new libraries are found by polling, a job's first calls may be missed: " + watch.error().what);
   }
   discovery_.scan(JobDiscovery::Again::kNone);
+  discovery_.examine(monotonic_now_ns() + kFirstScanNs, JobDiscovery::Whose::kWithinBudget, [] {});
   discovery_.wait_for_files();
   discovery_.attach_usual_libraries();
   for (const std::string& library : options_.libraries) {
@@ -141,15 +145,16 @@ void Tracer::report_once(const std::string& text) {
   }
 }
 
-void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
+/// False where its user has too many: it is tried again.
+bool Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   if (decoder_.has_ended(pid) && !procfs_.exists(pid)) {
-    return;  // its end record overtook the record of its first call: they come by different rings
+    return true;  // its end record overtook the record of its first call: they come by different rings
   }
   const uint32_t callers_user = caller_.first == pid ? caller_.second : kUnknownUser;
   const uint32_t user = sharing_user(procfs_, pid).value_or(callers_user);
   starts_[pid] = procfs_.start_ticks(pid);
-  if (!decoder_.admit(pid, user, monotonic_now_ns())) {
-    return;
+  if (!decoder_.admit(pid, user, monotonic_now_ns(), starts_[pid])) {
+    return false;
   }
   Process process = describe_process(procfs_, pid, node_.node_id, node_.clock_offset_ns);
   if (options_.commands == CommandLines::kRedacted) {
@@ -163,6 +168,7 @@ void Tracer::begin_process(pid_t pid, Library library, uint64_t mpi_world) {
   decoder_.begin_process(std::move(process), library, {key, mpi_world});
   alive_.insert(pid);
   sample_sockets({pid}, 0);
+  return true;
 }
 
 /// A process that made a call before it was found by its mappings.
@@ -198,42 +204,68 @@ void Tracer::forget_process(pid_t pid) {
   some_ended_ = true;
 }
 
-/// The process is gone, but no record shows that: there was no room for it.
-void Tracer::lost_exit(pid_t pid) {
+/// The processes are gone, but no record shows that: there was no room for it. Thousands may end at once.
+void Tracer::lost_exits(std::span<const pid_t> pids) {
+  std::map<pid_t, uint64_t> gone;
+  for (const pid_t pid : pids) {
+    if (const auto start = starts_.find(pid); start != starts_.end()) {
+      gone.insert(*start);
+    }
+  }
   if (!consuming_) {  // it may only wait to be read; while the rings are read, they can't be read again
-    collect();
+    consume_with_ends();
   }
-  if (!starts_.contains(pid)) {
-    return;
+  for (const auto& [pid, start_ticks] : gone) {
+    const auto start = starts_.find(pid);
+    if (start == starts_.end() || start->second != start_ticks) {
+      continue;  // it was read, and the next process of that number may have been, too
+    }
+    decoder_.end_process(pid, monotonic_now_ns());
+    forget_process(pid);
   }
-  decoder_.end_process(pid, monotonic_now_ns());
-  forget_process(pid);
 }
 
-void Tracer::collect() {
-  const auto consume = [this] {
-    consuming_ = true;
-    kernel_->consume([this](std::span<const std::byte> record) { decoder_.decode(record); });
-    consuming_ = false;
-  };
+void Tracer::consume() {
+  consuming_ = true;
+  kernel_->consume([this](std::span<const std::byte> record) { decoder_.decode(record); });
+  consuming_ = false;
+}
+
+void Tracer::consume_with_ends() {
   consume();
   if (const std::vector<st_exit> ended = decoder_.take_exits(); !ended.empty()) {
     consume();  // all its earlier records are in the rings by now
     end_processes(ended);
   }
-  if (mappings_) {
-    lost_mappings_ += mappings_->drain([&](pid_t pid, const MappedFile& file) {
-      discovery_.on_mapping(pid, file);
-      consume();  // reading a large file takes time, while the rings continue to fill
-    });
-  }
-  discovery_.advance();
+}
+
+void Tracer::collect() {
+  consume_with_ends();
+  look_for_jobs();
+  decoder_.read_competitors(monotonic_now_ns(), [this] { consume(); });
+}
+
+/// Looks at what waits for that, for as long as the periodic tasks can wait. Reading a large file takes time, while the
+/// rings continue to fill, and so does the kernel's buffer of new mappings.
+void Tracer::look_for_jobs() {
+  const int64_t end_ns = monotonic_now_ns() + kPollNs;
+  int64_t now_ns = 0;
+  do {
+    if (mappings_) {
+      lost_mappings_ +=
+          mappings_->drain([this](pid_t pid, const MappedFile& file) { discovery_.on_mapping(pid, file); });
+    }
+    discovery_.advance();
+    discovery_.examine(monotonic_now_ns() + kDrainNs, JobDiscovery::Whose::kAll, [this] { consume(); });
+    now_ns = monotonic_now_ns();
+  } while (!discovery_.is_idle() && now_ns < end_ns);
 }
 
 void Tracer::scan() {
   using Again = JobDiscovery::Again;
   discovery_.scan(!mappings_ ? Again::kOthers : lost_mappings_ > scanned_lost_ ? Again::kAll : Again::kNone);
   scanned_lost_ = lost_mappings_;
+  look_for_jobs();
   if (std::exchange(some_ended_, false)) {
     kernel_->remove_sequences_of_the_gone();
   }
@@ -307,6 +339,9 @@ void Tracer::deliver_losses() {
     sink_.accept(Loss{node_.node_id, users_loss(kShareNames[loss.source], loss.user), loss.count});
   }
   decoder_.deliver_losses();
+  for (const auto& [user, count] : discovery_.lost_mappings()) {  // their processes are looked at: excluded, too
+    sink_.accept(Loss{node_.node_id, users_loss("share:mapping", user), count});
+  }
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});
   }
@@ -404,7 +439,8 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
   PeriodicTasks tasks(periodic_tasks(started_ns, flush, progress), started_ns);
   for (bool stopping = false; !stopping;) {
     waits.back().fd = python_stacks_.descriptor();  // usually -1, which poll ignores
-    if (::poll(waits.data(), waits.size(), kPollNs / kNsPerMs) < 0 && errno != EINTR) {
+    const int wait_ms = discovery_.is_idle() ? static_cast<int>(kPollNs / kNsPerMs) : 0;
+    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) {
       return fail_errno("wait for events", errno);
     }
     const int64_t now_ns = monotonic_now_ns();

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,9 +90,9 @@ class Tracer {
                                                          const Progress& progress);
   void report_once(const std::string& text);
   void on_call(pid_t pid, uint32_t user);
-  void begin_process(pid_t pid, Library library, uint64_t mpi_world);
+  bool begin_process(pid_t pid, Library library, uint64_t mpi_world);
   void end_processes(const std::vector<st_exit>& records);
-  void lost_exit(pid_t pid);
+  void lost_exits(std::span<const pid_t> pids);
   void forget_process(pid_t pid);
   /// A reading of the processes of one user.
   struct Reading {
@@ -102,7 +103,10 @@ class Tracer {
   using Readings = std::map<Reading, std::set<pid_t>>;
   [[nodiscard]] Readings due_readings(const ReadingBudget& budget, bool last) const;
   void sample_all_sockets(int64_t idle_before_ns, bool last);
+  void consume();
+  void consume_with_ends();
   void collect();
+  void look_for_jobs();
   void scan();
   void sample_sockets(const std::set<pid_t>& pids, int64_t idle_before_ns);
   void deliver_open_waits(uint64_t at_least_ns, bool last);

@@ -23,6 +23,7 @@ constexpr std::array<UserShares::Limits, UserShares::kKinds> kLimits{{
     {"share:connection", 16'384, 65'536, 32'768, 1024},
     {"share:step_mark", 16'384, 131'072, 0, 0},
     {"share:stack", 0, 0, 8192, 64},
+    {"share:competitor", 0, 64, 512, 4},
 }};
 
 /// Users whose numbers are in losses; beyond, and those that no process is left of, they are one.
@@ -30,6 +31,11 @@ constexpr size_t kMostUsers = 1024;
 constexpr size_t kMostUnknown = 1024;  // processes
 
 constexpr size_t index(Kind kind) { return static_cast<size_t>(kind); }
+
+/// What one new row costs; 0: rows of this kind are not counted.
+constexpr int64_t row_time_ns(const UserShares::Limits& limits, int64_t now_ns) {
+  return limits.rows_at_once > 0 && now_ns > 0 ? kNsPerSecond / limits.rows_per_second : 0;
+}
 
 }  // namespace
 
@@ -42,7 +48,9 @@ UserShares::User& UserShares::user(uint32_t number) {
   }
   if (users_.size() >= kMostUsers) {
     std::erase_if(users_, [](const auto& entry) {
-      return entry.second.processes == 0 && std::ranges::all_of(entry.second.lost, [](uint64_t n) { return n == 0; });
+      const auto is_zero = [](uint64_t n) { return n == 0; };
+      return entry.second.processes == 0 && std::ranges::all_of(entry.second.lost, is_zero) &&
+             std::ranges::all_of(entry.second.held, is_zero);
     });
   }
   return users_[users_.size() < kMostUsers ? number : kOtherUsers];
@@ -63,14 +71,17 @@ UserShares::ProcessShare& UserShares::process_of(int32_t pid) {
   return processes_[pid];
 }
 
-bool UserShares::begin(int32_t pid, uint32_t number, int64_t now_ns) {
+bool UserShares::begin(int32_t pid, uint32_t number, int64_t now_ns, uint64_t start_ticks) {
   const auto known = processes_.find(pid);
   const Counts held = known == processes_.end() ? Counts{} : known->second.held;
+  const ProcessShare before = known == processes_.end() ? ProcessShare{} : known->second;
   end(pid);
   User& owner = user(number);
-  ProcessShare process{.user = users_.contains(number) ? number : kOtherUsers};
+  ProcessShare process{.user = users_.contains(number) ? number : kOtherUsers, .start_ticks = start_ticks};
+  const bool was_refused = !before.followed && before.user == process.user && before.start_ticks == start_ticks;
   ++owner.processes;
-  process.followed = take(process, Kind::kProcess, now_ns, 1);
+  const bool again = was_refused && !fits(process, owner, Kind::kProcess, now_ns, 1);  // one loss, however often
+  process.followed = !again && take(process, Kind::kProcess, now_ns, 1);
   for (size_t kind = 0; kind < kKinds; ++kind) {
     if (kind != index(Kind::kProcess)) {
       process.held[kind] = held[kind];
@@ -104,19 +115,23 @@ uint32_t UserShares::user_of(int32_t pid) const {
   return found == processes_.end() ? kUnknownUser : found->second.user;
 }
 
-bool UserShares::take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count) {
+bool UserShares::fits(const ProcessShare& process, const User& owner, Kind kind, int64_t now_ns, size_t count) {
   const size_t at = index(kind);
   const Limits& most = kLimits[at];
+  const int64_t row_ns = row_time_ns(most, now_ns);
+  return (most.of_process == 0 || process.held[at] + count <= most.of_process) &&
+         (most.of_user == 0 || owner.held[at] + count <= most.of_user) &&
+         (row_ns == 0 || owner.paid_until_ns[at] <= now_ns + row_ns * most.rows_at_once);
+}
+
+bool UserShares::take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count) {
+  const size_t at = index(kind);
   User& owner = user(process.user);
-  const int64_t row_ns = most.rows_at_once > 0 && now_ns > 0 ? kNsPerSecond / most.rows_per_second : 0;
-  const bool fits = (most.of_process == 0 || process.held[at] + count <= most.of_process) &&
-                    (most.of_user == 0 || owner.held[at] + count <= most.of_user) &&
-                    (row_ns == 0 || owner.paid_until_ns[at] <= now_ns + row_ns * most.rows_at_once);
-  if (!fits) {
+  if (!fits(process, owner, kind, now_ns, count)) {
     owner.lost[at] += count;
     return false;
   }
-  if (row_ns != 0) {
+  if (const int64_t row_ns = row_time_ns(kLimits[at], now_ns); row_ns != 0) {
     owner.paid_until_ns[at] = std::max(owner.paid_until_ns[at], now_ns) + row_ns;
   }
   process.held[at] += count;
@@ -147,6 +162,28 @@ void UserShares::give_back(int32_t pid, Kind kind, size_t count) {
 }
 
 void UserShares::lose(int32_t pid, Kind kind, uint64_t count) { user(user_of(pid)).lost[index(kind)] += count; }
+
+uint32_t UserShares::counted_user(uint32_t number) {
+  user(number);
+  return users_.contains(number) ? number : kOtherUsers;
+}
+
+bool UserShares::has_room_for_user(uint32_t number, Kind kind) {
+  const Limits& most = kLimits[index(kind)];
+  return most.of_user == 0 || user(number).held[index(kind)] < most.of_user;
+}
+
+void UserShares::lose_for_user(uint32_t number, Kind kind, uint64_t count) { user(number).lost[index(kind)] += count; }
+
+std::optional<uint32_t> UserShares::take_for_user(uint32_t number, Kind kind, int64_t now_ns) {
+  ProcessShare none{.user = counted_user(number)};
+  return take(none, kind, now_ns, 1) ? std::optional(none.user) : std::nullopt;
+}
+
+void UserShares::give_back_for_user(uint32_t number, Kind kind) {
+  size_t& held = user(number).held[index(kind)];
+  held -= std::min<size_t>(held, 1);
+}
 
 std::vector<Loss> UserShares::losses(NodeId node) const {
   std::vector<Loss> rows;

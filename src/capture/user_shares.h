@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -27,8 +28,9 @@ class UserShares {
     kConnection,
     kStepMark,  // a connection in the profiler plugin's marks
     kStack,
+    kCompetitor,  // of no process that is followed: see take_for_user()
   };
-  static constexpr size_t kKinds = 8;
+  static constexpr size_t kKinds = 9;
   struct Limits {
     const char* source;  // of the loss, before the user
     size_t of_process;   // held at a time; 0: without a bound of its own
@@ -39,11 +41,12 @@ class UserShares {
   static const Limits& limits(Kind kind);
 
   /// The process is this user's, with all that it holds by now. False where the user has too many: it is not followed,
-  /// is_followed() says so until end(). Times are CLOCK_MONOTONIC.
-  bool begin(int32_t pid, uint32_t user, int64_t now_ns);
+  /// is_followed() says so until end(), or until another call finds room: its loss is counted once. Times are
+  /// CLOCK_MONOTONIC; `start_ticks` distinguishes the processes of one number.
+  bool begin(int32_t pid, uint32_t user, int64_t now_ns, uint64_t start_ticks = 0);
   /// All that it holds is given back.
   void end(int32_t pid);
-  /// False only for a process that begin() refused.
+  /// False only for a process that begin() refused last.
   [[nodiscard]] bool is_followed(int32_t pid) const;
   [[nodiscard]] uint32_t user_of(int32_t pid) const;
 
@@ -54,6 +57,17 @@ class UserShares {
   [[nodiscard]] bool has_room(int32_t pid, Kind kind);
   void give_back(int32_t pid, Kind kind, size_t count = 1);
   void lose(int32_t pid, Kind kind, uint64_t count = 1);
+
+  /// For whom what is of no followed process counts: `user`, or those that no table has room for.
+  uint32_t counted_user(uint32_t user);
+  /// One more of a kind for a process that is not followed, and for whom it counts. None where that user has too many:
+  /// its loss, and counted.
+  std::optional<uint32_t> take_for_user(uint32_t user, Kind kind, int64_t now_ns);
+  /// The other functions for users: as take_for_user() or counted_user() returned it.
+  void give_back_for_user(uint32_t user, Kind kind);
+  /// As has_room().
+  [[nodiscard]] bool has_room_for_user(uint32_t user, Kind kind);
+  void lose_for_user(uint32_t user, Kind kind, uint64_t count = 1);
 
   /// One row for each user and kind, as "share:call:1000".
   [[nodiscard]] std::vector<Loss> losses(NodeId node) const;
@@ -68,11 +82,13 @@ class UserShares {
   };
   struct ProcessShare {
     uint32_t user = kUnknownUser;
+    uint64_t start_ticks = 0;
     bool followed = true;
     Counts held{};
   };
   ProcessShare& process_of(int32_t pid);
   User& user(uint32_t number);
+  static bool fits(const ProcessShare& process, const User& owner, Kind kind, int64_t now_ns, size_t count);
   bool take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count);
 
   std::unordered_map<int32_t, ProcessShare> processes_;

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "base/clock.h"
@@ -92,6 +93,52 @@ TEST(UserShares, AUsersProcessesBeyondItsShareAreNotFollowed) {
   EXPECT_TRUE(shares.is_followed(most + 1));  // the next process of that number
 }
 
+TEST(UserShares, AProcessThatWasRefusedIsFollowedOnceThereIsRoom) {
+  UserShares shares;
+  const auto most = static_cast<int32_t>(UserShares::limits(Kind::kProcess).of_user);
+  for (int32_t pid = 1; pid <= most; ++pid) {
+    ASSERT_TRUE(shares.begin(pid, 1000, 1));
+  }
+  for (int tries = 0; tries < 3; ++tries) {
+    EXPECT_FALSE(shares.begin(most + 1, 1000, 1));
+  }
+  EXPECT_THAT(losses(shares), ElementsAre(Pair("share:process:1000", 1))) << "one process";
+  shares.end(1);
+  EXPECT_TRUE(shares.begin(most + 1, 1000, 1));
+  EXPECT_TRUE(shares.is_followed(most + 1));
+  EXPECT_FALSE(shares.begin(most + 2, 1000, 1)) << "it has taken the room";
+}
+
+TEST(UserShares, TheNextProcessOfARefusedOnesNumberIsALossOfItsOwn) {
+  UserShares shares;
+  const auto most = static_cast<int32_t>(UserShares::limits(Kind::kProcess).of_user);
+  for (int32_t pid = 1; pid <= most; ++pid) {
+    ASSERT_TRUE(shares.begin(pid, 1000, 1));
+    ASSERT_TRUE(shares.begin(10'000 + pid, 2000, 1));
+  }
+  constexpr int32_t kRefused = 50'000;
+  for (int tries = 0; tries < 2; ++tries) {
+    EXPECT_FALSE(shares.begin(kRefused, 1000, 1, 7));
+  }
+  for (int tries = 0; tries < 2; ++tries) {
+    EXPECT_FALSE(shares.begin(kRefused, 1000, 1, 8)) << "another start";
+  }
+  EXPECT_FALSE(shares.begin(kRefused, 2000, 1, 8)) << "another user";
+  EXPECT_THAT(losses(shares), ElementsAre(Pair("share:process:1000", 2), Pair("share:process:2000", 1)));
+}
+
+TEST(UserShares, AProcessThatWasRefusedIsFollowedAtTheRateOfItsUser) {
+  UserShares shares;
+  constexpr int64_t kNow = 5 * kNsPerSecond;
+  int32_t pid = 1;
+  for (; shares.begin(pid, 1000, kNow); ++pid) {
+    shares.end(pid);
+  }
+  EXPECT_FALSE(shares.begin(pid, 1000, kNow));
+  EXPECT_TRUE(shares.begin(pid, 1000, kNow + 2 * kNsPerSecond / UserShares::limits(Kind::kProcess).rows_per_second));
+  EXPECT_THAT(losses(shares), ElementsAre(Pair("share:process:1000", 1)));
+}
+
 TEST(UserShares, WhatAProcessHeldBeforeItWasKnownIsItsUsers) {
   UserShares shares;
   const size_t most = UserShares::limits(Kind::kCommunicator).of_process;
@@ -100,6 +147,39 @@ TEST(UserShares, WhatAProcessHeldBeforeItWasKnownIsItsUsers) {
   ASSERT_TRUE(shares.begin(1, 1000, 1));
   EXPECT_EQ(shares.user_of(1), 1000U);
   EXPECT_FALSE(shares.take(1, Kind::kCommunicator));
+}
+
+/// A user may start programs without end that are not followed, but run instead of another user's ranks.
+TEST(UserShares, AUserHasAShareOfWhatIsOfNoFollowedProcess) {
+  UserShares shares;
+  const auto& limits = UserShares::limits(Kind::kCompetitor);
+  for (size_t taken = 0; taken < limits.of_user; ++taken) {
+    ASSERT_EQ(shares.take_for_user(1000, Kind::kCompetitor, kNsPerSecond), 1000U);
+  }
+  EXPECT_EQ(shares.take_for_user(1000, Kind::kCompetitor, kNsPerSecond), std::nullopt);
+  EXPECT_EQ(shares.take_for_user(2000, Kind::kCompetitor, kNsPerSecond), 2000U);
+  EXPECT_THAT(losses(shares), ElementsAre(Pair("share:competitor:1000", 1)));
+  EXPECT_FALSE(shares.has_room_for_user(1000, Kind::kCompetitor));
+  shares.give_back_for_user(1000, Kind::kCompetitor);
+  EXPECT_TRUE(shares.has_room_for_user(1000, Kind::kCompetitor));
+  EXPECT_EQ(shares.take_for_user(1000, Kind::kCompetitor, kNsPerSecond), 1000U);
+  shares.lose_for_user(2000, Kind::kCompetitor);
+  EXPECT_THAT(losses(shares), ElementsAre(Pair("share:competitor:1000", 1), Pair("share:competitor:2000", 1)));
+}
+
+/// One of thousands of users, who has no process that is followed.
+TEST(UserShares, WhatAUserHoldsIsNotForgottenForThoseThatCome) {
+  UserShares shares;
+  for (size_t taken = 0; taken < UserShares::limits(Kind::kCompetitor).of_user; ++taken) {
+    ASSERT_TRUE(shares.take_for_user(1000, Kind::kCompetitor, kNsPerSecond));
+  }
+  for (uint32_t user = 2000; user < 5000; ++user) {
+    const auto counted = shares.take_for_user(user, Kind::kCompetitor, kNsPerSecond);
+    if (counted) {
+      shares.give_back_for_user(*counted, Kind::kCompetitor);
+    }
+  }
+  EXPECT_FALSE(shares.take_for_user(1000, Kind::kCompetitor, kNsPerSecond));
 }
 
 /// Nothing says that they have ended.

@@ -48,6 +48,9 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 
 Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window) {
   SortedInputs sorted = sort_inputs(inputs);
+  if (sorted.refused) {
+    return std::unexpected(*sorted.refused);
+  }
   const auto add_notes = [&](Report& report) {
     std::ranges::copy(sorted.notes, std::back_inserter(report.notes));
     report.lost_events += static_cast<int64_t>(sorted.unreadable);

@@ -74,6 +74,7 @@ void separate_jobs(std::vector<RunningRank>& ranks, const std::map<pid_t, const 
     const bool twice =
         std::ranges::any_of(of_job, [&](int32_t number) { return number >= 0 && of_job.count(number) > 1; });
     if (twice) {
+      rank.launcher_job = rank.job;
       rank.job += fmt::format(" of pid {}", by_pid.at(rank.pid)->parent);
     }
   }
@@ -104,7 +105,10 @@ std::vector<RunningRank> find_ranks(std::span<const RunningProcess> processes) {
   std::vector<RunningRank> ranks;
   for (const RunningProcess& process : processes) {
     if (counts(process) && !is_below_its_like(process)) {
-      ranks.push_back({process.pid, process.identity.rank, process.identity.job_id, descend(children, process.pid)});
+      ranks.push_back({.pid = process.pid,
+                       .rank = process.identity.rank,
+                       .job = process.identity.job_id,
+                       .descendants = descend(children, process.pid)});
     }
   }
   // Launchers are left out: another rank descends from them.
@@ -146,7 +150,8 @@ std::vector<RunningRank> asked_ranks(const Procfs& procfs, std::span<const pid_t
   for (const pid_t pid : pids) {
     const auto environment = procfs.environment(pid);
     const capture::JobIdentity identity = environment ? capture::job_identity(*environment) : capture::JobIdentity();
-    ranks.push_back({pid, identity.rank, identity.job_id, descendants_of(procfs, pid)});
+    ranks.push_back(
+        {.pid = pid, .rank = identity.rank, .job = identity.job_id, .descendants = descendants_of(procfs, pid)});
   }
   return ranks;
 }

@@ -28,7 +28,8 @@ struct RunningRank {
   pid_t pid = 0;
   std::optional<int32_t> rank;
   std::string job;
-  std::vector<pid_t> descendants;  // parents before their children
+  std::optional<std::string> launcher_job;  // the launcher's name, where several jobs have it: `job` has more then
+  std::vector<pid_t> descendants;           // parents before their children
 };
 
 /// Pure. A rank is the first process of its line of descent that has its identity and is Python or uses a collective

@@ -31,6 +31,7 @@ TEST(FindRanks, ALauncherItsRanksAndTheirWorkers) {
   ASSERT_THAT(ranks, SizeIs(2));
   EXPECT_EQ(ranks[0].pid, 11);
   EXPECT_EQ(ranks[0].rank, 0);
+  EXPECT_FALSE(ranks[0].launcher_job);
   EXPECT_THAT(ranks[0].descendants, ElementsAre(20, 21));
   EXPECT_EQ(ranks[1].pid, 12);
   EXPECT_THAT(ranks[1].descendants, IsEmpty());
@@ -57,6 +58,7 @@ TEST(FindRanks, TwoJobsOfOneIdAreTwo) {
   EXPECT_EQ(ranks[0].job, ranks[1].job);
   EXPECT_EQ(ranks[2].job, ranks[3].job);
   EXPECT_NE(ranks[0].job, ranks[2].job);
+  EXPECT_EQ(ranks[0].launcher_job, "none");
   EXPECT_EQ(ranks[1].pid, 12);
 }
 

@@ -190,7 +190,10 @@ class Client {
         busy = false;
         Status got = co_await receive(channel, received, **question, *last, busy);
         if (!got && !busy) {
-          co_return got;
+          if (!(*question)->may_be_refused || got.error().kind != ErrorKind::kUsage) {
+            co_return got;
+          }
+          last->refused = std::move(got.error());
         }
         stages_[i] = busy ? Stage::kBusy : Stage::kAsking;
         if (busy) {

@@ -30,14 +30,16 @@ struct Question {
   std::function<Result<bool>(std::string_view)> sink;
   /// Before `sink`: the number in the header Stalltrace-Bytes; nothing: it has none.
   std::function<Status(std::optional<int64_t>)> announced;
+  bool may_be_refused = false;  // a server's refusal (status 400) does not end the conversation: see Reply::refused
 };
 
-/// An answer with status 200.
+/// An answer with status 200, or a refusal.
 struct Reply {
   std::string body;
   std::map<std::string, std::string> headers;  // the names in lower case
   int64_t sent_ns = 0;                         // UTC here, when the question was sent, and when the answer was complete
   int64_t received_ns = 0;
+  std::optional<Error> refused = {};  // why, of a question that may be refused
 };
 
 /// What is asked of one node.

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
 
 #include "base/file.h"
+#include "base/process/command.h"
 #include "import/byte_stream.h"
 #include "import/chrome_trace/trace.h"
 #include "import/evidence.h"
@@ -19,6 +22,7 @@
 #include "import/packet_capture/packets.h"
 #include "import/py_spy/dump.h"
 #include "model/events/imported/torch_report.h"
+#include "model/json/autopsy_result.h"
 
 namespace stalltrace::import {
 namespace {
@@ -54,6 +58,35 @@ bool is_pickled_dump(std::string_view head) {
   constexpr std::array<std::string_view, 4> kKeys{"version", "pg_config", "pg_status", "entries"};
   return top < head.size() && head[top] == '}' &&
          std::ranges::any_of(kKeys, [&](std::string_view key) { return head.find(key) != std::string_view::npos; });
+}
+
+/// Its first member says so.
+bool is_autopsy_result(std::string_view head) {
+  constexpr size_t kFirstMember = 128;
+  const std::string_view first = head.substr(0, kFirstMember);
+  const size_t key = first.find(kMadeBy);
+  return first.find_first_not_of(" \t\r\n") == first.find('{') && key != std::string_view::npos &&
+         first.find(kMadeByAutopsy, key) != std::string_view::npos;
+}
+
+/// dcgmi dmon's table of columns, the head of dcgmi health -c, and those of dcgmi stats.
+bool is_dcgmi_output(std::string_view head) {
+  for (size_t at = 0; at < head.size();) {
+    const std::string_view line = head.substr(at, head.find('\n', at) - at);
+    at += line.size() + 1;
+    if (line.starts_with("#Entity ") || line.starts_with("# Entity ")) {
+      return true;
+    }
+    constexpr std::array<std::string_view, 4> kHeads{"Health Monitor Report", "-  Execution Stats  -",
+                                                     "Successfully retrieved process info for PID",
+                                                     "Successfully retrieved statistics for job"};
+    for (const std::string_view words : kHeads) {
+      if (line.find(words) != std::string_view::npos) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 bool is_log_line(std::string_view text) {
@@ -113,11 +146,25 @@ Result<std::vector<Format>> line_formats(const std::string& path, uint64_t most_
 }  // namespace
 
 std::string_view name_of(Format format) {
-  constexpr std::array<std::string_view, 14> kNames{
+  constexpr std::array<std::string_view, 16> kNames{
       "unknown",           "recording",           "profiler file",     "NCCL log",       "Flight Recorder dump",
       "nccl-tests output", "kernel log",          "py-spy dump",       "profiler trace", "packet capture",
-      "NCCL RAS output",   "NCCL Inspector file", "nvidia-smi report", "other pickle"};
+      "NCCL RAS output",   "NCCL Inspector file", "nvidia-smi report", "autopsy result", "dcgmi output",
+      "other pickle"};
   return kNames[static_cast<size_t>(format)];
+}
+
+std::optional<Error> not_read(Format format, const std::string& path) {
+  if (format == Format::kAutopsy) {
+    return Error{ErrorKind::kUsage, path + ": this is an autopsy's result",
+                 fmt::format("judge it, alone or with those of other hosts: {}",
+                             format_command({"stalltrace", "autopsy", path}))};
+  }
+  if (format == Format::kDcgmi) {
+    return Error{ErrorKind::kUsage, path + ": this is output of dcgmi, which is not read",
+                 "give the kernel's log (dmesg has Xids) and nvidia-smi -q of that host"};
+  }
+  return std::nullopt;
 }
 
 std::span<const Reader> readers() {
@@ -151,6 +198,9 @@ Result<std::vector<Format>> detect(const std::string& path) {
   }
   ST_ASSIGN(const std::string plain,
             head.starts_with(kGzip) ? read_uncompressed_head(path, kHeadBytes) : Result<std::string>(head));
+  if (is_autopsy_result(plain)) {
+    return Formats{Format::kAutopsy};
+  }
   if (is_packet_capture(plain)) {
     return Formats{Format::kPacketCapture};
   }
@@ -171,7 +221,10 @@ Result<std::vector<Format>> detect(const std::string& path) {
   }
   const bool binary = head.find('\0') != std::string::npos;  // a log can have a few, but it begins as text
   ST_ASSIGN(Formats formats, line_formats(path, binary ? kHeadBytes : kMostBytesSearched));
-  return formats.empty() ? Formats{Format::kUnknown} : std::move(formats);
+  if (formats.empty()) {
+    return Formats{is_dcgmi_output(plain) ? Format::kDcgmi : Format::kUnknown};
+  }
+  return formats;
 }
 
 }  // namespace stalltrace::import

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ enum class Format : uint8_t {
   kNcclRas,         // reports of NCCL's RAS, text or JSON
   kNcclInspector,   // lines of NCCL's Inspector
   kNvidiaSmi,       // text of nvidia-smi -q
+  kAutopsy,         // the result of stalltrace autopsy: no reader here has it
+  kDcgmi,           // output of dcgmi dmon, health or stats: recognised, not read
   kOtherPickle,     // of anything else
 };
 /// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "nccl-tests output", "kernel log", "py-spy
@@ -101,6 +104,9 @@ struct RasAnswer {
 };
 /// The same for answers; those of one address are a node. Fails if one can't be read.
 Result<Summary> import_ras_answers(std::span<const RasAnswer> answers, EventSink& sink, const Note& note);
+
+/// Of a format that is recognised and that no reader has: what the file is, and what to do with it.
+std::optional<Error> not_read(Format format, const std::string& path);
 
 /// The readers above.
 struct Reader {

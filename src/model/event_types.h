@@ -24,7 +24,7 @@ namespace stalltrace {
 
 /// Read completely: see TableKind::kState.
 inline constexpr auto kStateTypes =
-    kJobTypes + kConnectionTypes + kBenchmarkRunTypes + kTraceProfileTypes + kPacketFlowTypes;
+    kJobTypes + kConnectionTypes + kCompetitorTypes + kBenchmarkRunTypes + kTraceProfileTypes + kPacketFlowTypes;
 /// Streamed in time order.
 inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes +
                                        kHostTypes + kLogTypes + kBenchmarkResultTypes + kTraceStepTypes +

@@ -21,16 +21,21 @@ constexpr int kMostRowBytes = 1 << 20;  // several are answered at once
 
 class FileSnapshot final : public Snapshot {
  public:
-  static Result<std::shared_ptr<FileSnapshot>> open(std::span<const std::string> paths) {
+  static Result<std::shared_ptr<FileSnapshot>> open(std::span<const std::string> paths,
+                                                    const std::vector<std::string>& notes) {
     auto snapshot = std::make_shared<FileSnapshot>();
+    snapshot->notes_ = notes;
     ST_ASSIGN(snapshot->source_, store::open_recordings(paths, &snapshot->read_));
     return snapshot;
   }
   void begin_request() { source_->begin_request(); }
   EventSource& source() override { return *source_; }
-  [[nodiscard]] ReadNotes read_notes() const override { return {read_.notes(), read_.rows_left_out()}; }
+  [[nodiscard]] ReadNotes read_notes() const override {
+    return {.first = notes_, .notes = read_.notes(), .rows_left_out = read_.rows_left_out()};
+  }
 
  private:
+  std::vector<std::string> notes_;
   store::ReadReport read_;
   std::unique_ptr<store::OpenRecordings> source_;
 };
@@ -56,7 +61,8 @@ FileState state_of(const std::string& path) {
 
 class RecordingFiles final : public Recordings {
  public:
-  explicit RecordingFiles(std::vector<std::string> paths) : paths_(std::move(paths)) {
+  RecordingFiles(std::vector<std::string> paths, std::vector<std::string> notes)
+      : paths_(std::move(paths)), notes_(std::move(notes)) {
     for (const std::string& path : paths_) {
       names_.push_back(std::filesystem::path(path).filename().string());
     }
@@ -105,7 +111,7 @@ class RecordingFiles final : public Recordings {
     } else if (kept_.size() >= kMostKept) {
       kept_.erase(kept_.begin());
     }
-    ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(chosen));
+    ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(chosen, notes_));
     if (!written) {
       kept_.push_back({which, std::move(states), snapshot});
     }
@@ -114,7 +120,7 @@ class RecordingFiles final : public Recordings {
 
   Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view name) override {
     ST_ASSIGN(const size_t which, index_of(name));
-    ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(std::span(&paths_[which], 1)));
+    ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(std::span(&paths_[which], 1), notes_));
     return snapshot;
   }
 
@@ -149,14 +155,15 @@ class RecordingFiles final : public Recordings {
   }
 
   std::vector<std::string> paths_;
+  std::vector<std::string> notes_;
   std::vector<std::string> names_;
   std::vector<Kept> kept_;  // the last used at the end
 };
 
 }  // namespace
 
-std::unique_ptr<Recordings> recordings_in_files(std::vector<std::string> paths) {
-  return std::make_unique<RecordingFiles>(std::move(paths));
+std::unique_ptr<Recordings> recordings_in_files(std::vector<std::string> paths, std::vector<std::string> notes) {
+  return std::make_unique<RecordingFiles>(std::move(paths), std::move(notes));
 }
 
 }  // namespace stalltrace::serve

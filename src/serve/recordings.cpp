@@ -28,6 +28,7 @@ Result<std::shared_ptr<const Report>> Snapshot::report(const TimeWindow& window)
   }
   ST_ASSIGN(ExplainResult result, explain(source(), {.window = window}));
   ReadNotes read = read_notes();
+  result.report.notes.insert(result.report.notes.begin(), read.first.begin(), read.first.end());
   std::ranges::move(read.notes, std::back_inserter(result.report.notes));
   result.report.lost_events += static_cast<uint64_t>(read.rows_left_out);
   if (reports_.size() >= kMostReports) {

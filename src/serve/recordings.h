@@ -27,8 +27,10 @@ namespace stalltrace::serve {
 /// One state of some recordings. What was made of it is kept as long as the object. One thread at a time.
 class Snapshot {
  public:
-  /// `notes`: facts about the files that reading has found so far (store::ReadReport), and rows left out.
+  /// `notes`: facts about the files that reading has found so far (store::ReadReport), and rows left out. `first`:
+  /// facts that limit all others, such as missing nodes; reports have them before their own notes.
   struct ReadNotes {
+    std::vector<std::string> first;
     std::vector<std::string> notes;
     int64_t rows_left_out = 0;
   };
@@ -60,6 +62,22 @@ class Recordings {
   };
   virtual ~Recordings() = default;
 
+  /// Of copies of other hosts' recordings: how old they are, and whose are missing.
+  struct Gathered {
+    struct Missing {
+      std::string node;  // as it was asked
+      std::string problem;
+    };
+    int64_t asked_ns = 0;  // UTC, when the nodes were asked: no copy is older
+    size_t nodes = 0;      // that were asked
+    std::vector<Missing> missing;
+  };
+  /// Whether they are copies, which gather() has to bring before they are asked for.
+  [[nodiscard]] virtual bool are_copies() const { return false; }
+  /// Brings the copies unless an earlier call did; `again`: in any case. Valid until a call brings others; null if they
+  /// are no copies. An error: nothing was brought; earlier copies stay.
+  virtual Result<const Gathered*> gather(bool /*again*/) { return nullptr; }
+
   /// In the order that they were given.
   virtual std::vector<Info> list() = 0;
   /// The current state of all; with `name`, of this one alone. Kept until the recordings change, unless one of them is
@@ -77,7 +95,8 @@ class Recordings {
   virtual Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) = 0;
 };
 
-/// Files, as `explain` reads them. A file is called by its base name where that is unique, else by its path.
-std::unique_ptr<Recordings> recordings_in_files(std::vector<std::string> paths);
+/// Files, as `explain` reads them. A file is called by its base name where that is unique, else by its path. `notes`:
+/// facts that each report is to have, beside those of reading.
+std::unique_ptr<Recordings> recordings_in_files(std::vector<std::string> paths, std::vector<std::string> notes = {});
 
 }  // namespace stalltrace::serve

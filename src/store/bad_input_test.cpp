@@ -154,6 +154,7 @@ TEST_F(BadInput, OlderRecordingLacksColumnsAndTables) {
   EXPECT_EQ(connections[0].comm_id_hash, 0U);
   must(source->proxy_steps({}, [](const ProxyStep&) { FAIL(); }));
   EXPECT_TRUE(must(source->benchmark_runs()).empty());
+  EXPECT_TRUE(must(source->competitors()).empty());
   EXPECT_TRUE(bytes_of(path) == before);
 }
 

@@ -19,7 +19,7 @@ PAGES = {
         "src/analysis/live/live_window.h",
         "src/cli/live_watch.cpp",
     ),
-    "docs/autopsy.md": (*ANALYSIS, "src/autopsy/judge/thresholds.h"),
+    "docs/autopsy.md": (*ANALYSIS, "src/autopsy/snapshot.h", "src/autopsy/judge/thresholds.h"),
     "docs/import.md": (*ANALYSIS, "src/import/packet_capture/flows.cpp"),
     "docs/preflight.md": (
         "src/preflight/peers/judge/thresholds.h",
@@ -31,6 +31,7 @@ PAGES = {
         "src/store/write/stall_window.cpp",
         "src/capture/python/late_watch.h",
         "src/capture/python/stack_reader.h",
+        "src/capture/decode/competitors.h",
     ),
     "docs/security.md": (
         "src/capture/python/late_watch.h",

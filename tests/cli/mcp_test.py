@@ -5,12 +5,13 @@ import http.client
 import json
 import re
 import signal
+import sqlite3
 import time
 
 import recordings
 from confinement_test import STATUS, status_of
 from mcp_client import META, McpClient, problems
-from servers import Served
+from servers import Served, SimulatedNodes
 from stalltrace import BUILD, DONE, FAILED, ROOT, USAGE, Case, run
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n"
@@ -164,3 +165,119 @@ class Mcp(Case):
             section = re.search(rf"^## {kind.capitalize()}$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
             self.assertIsNotNone(section, kind)
             self.assertEqual(set(re.findall(r"^\| `([^`]+)`", section[1], re.MULTILINE)), offered)
+
+
+class McpOfNodes(Case):
+    """Two of three nodes answer; the other, of rank 1, is down."""
+
+    DOWN = 1
+
+    def setUp(self):
+        super().setUp()
+        self.nodes = SimulatedNodes(self.folder / "job", "--nodes", 3, "--ranks-per-node", 1, "--steps", 30, "--plugin", "--fault",
+                                    "late_rank:rank=2,ms=80,from=10", faults={self.DOWN: "down"})
+        self.addCleanup(self.nodes.close)
+        self.temporary = self.folder / "temporary"
+        self.temporary.mkdir()
+
+    def client(self, *words):
+        client = McpClient(*words, prefix=("env", f"TMPDIR={self.temporary}"))
+        self.addCleanup(client.close)
+        return client
+
+    def ask(self, client, tool, **arguments):
+        result = client.call(tool, **arguments)
+        self.assertFalse(result["isError"], result["content"])
+        return result["structuredContent"]
+
+    def missing(self, data):
+        """The nodes that an answer names as missing, each with its reason."""
+        gathered = data["gathered"]
+        self.assertEqual(gathered["nodes_missing"], sum(alike["nodes_total"] for alike in gathered["missing"]))
+        return {node: alike["problem"]["report_text"] for alike in gathered["missing"] for node in alike["nodes"].split(", ")}
+
+    def test_every_answer_names_the_node_that_is_missing(self):
+        down = self.nodes.addresses[self.DOWN]
+        client = self.client("--nodes", self.nodes.list)
+        tools = {tool["name"]: tool for tool in client.ask("tools/list")["tools"]}
+        self.assertEqual(list(self.temporary.glob("*/*")), [])  # nothing is asked before a tool is called
+        calls = {"health": {}, "findings": {}, "ranks": {}, "slowest": {}, "sql": {"sql": "SELECT name FROM node"}}
+        answers = {}
+        for tool, arguments in calls.items():
+            with self.subTest(tool=tool):
+                data = answers[tool] = self.ask(client, tool, **arguments)
+                self.assertEqual(problems(data, tools[tool]["outputSchema"]), [])
+                self.assertIn("gather_again", tools[tool]["inputSchema"]["properties"])
+                self.assertEqual(data["gathered"]["nodes_asked"], 3)
+                (node, problem), = self.missing(data).items()
+                self.assertEqual(node, down)
+                self.assertIn("refused", problem)
+        self.assertEqual(len({data["gathered"]["utc"] for data in answers.values()}), 1)  # they were asked once
+        ages = [data["gathered"]["age_s"] for data in answers.values()]
+        self.assertEqual(ages, sorted(ages))
+        self.assertTrue(any(down in note["report_text"] for note in answers["health"]["notes"]), answers["health"]["notes"])
+        self.assertEqual([row[1] for row in answers["sql"]["recorded_rows"]], ["node0", "node2"])
+        here = self.ask(self.client(self.nodes.file(0), self.nodes.file(2)), "findings")
+        self.assertNotIn("gathered", here)
+        self.assertEqual(answers["findings"]["findings"], here["findings"])
+        self.assertEqual((here["findings"][0]["cause"], here["findings"][0]["culprit"]["rank"]), ("late_rank", 2))
+        unknown = client.call("finding", id="packet_loss-00000000")
+        self.assertTrue(unknown["isError"])
+        self.assert_says("a node is missing from the answers", unknown["content"][0]["text"])
+        if "STALLTRACE_SANITIZE:STRING=\n" in (BUILD / "CMakeCache.txt").read_text():
+            self.assertEqual(status_of(client.process.pid), STATUS)
+        self.assertEqual(client.end(), (DONE, ""))
+        self.assertEqual(list(self.temporary.iterdir()), [])
+
+    def test_the_nodes_are_asked_again_when_a_tool_is_asked_to(self):
+        client = self.client("--nodes", self.nodes.list)
+        first = self.ask(client, "health")
+        self.assertEqual([one["recording"] for one in first["recordings"]],
+                         [f"{address.replace(':', '_')}.db" for address in (self.nodes.addresses[0], self.nodes.addresses[2])])
+        with sqlite3.connect(self.nodes.file(2)) as database:
+            version, = database.execute("PRAGMA user_version").fetchone()
+            database.execute("PRAGMA user_version = 99999")
+        database.close()
+        self.assertEqual(self.ask(client, "health")["gathered"]["utc"], first["gathered"]["utc"])
+        again = self.ask(client, "health", gather_again=True)
+        self.assertEqual(set(self.missing(again)), {self.nodes.addresses[1], self.nodes.addresses[2]})
+        self.assertEqual(len(again["recordings"]), 1)
+        self.assertGreater(again["gathered"]["utc"], first["gathered"]["utc"])
+        with sqlite3.connect(self.nodes.file(2)) as database:
+            database.execute(f"PRAGMA user_version = {version}")
+        database.close()
+        self.assertEqual(set(self.missing(self.ask(client, "findings", gather_again=True))), {self.nodes.addresses[self.DOWN]})
+        end = time.monotonic() + 10
+        while len(copies := list(self.temporary.glob("*/*/*.db"))) != 2 and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(len(copies), 2, copies)  # the earlier ones were removed, once the new ones were taken
+        self.nodes.close()
+        none = client.call("health", gather_again=True)
+        self.assertTrue(none["isError"])
+        for address in self.nodes.addresses:
+            self.assertIn(address, none["content"][0]["text"])
+        self.assertEqual(set(self.missing(self.ask(client, "health"))), {self.nodes.addresses[self.DOWN]})  # of the last copies
+        self.assertEqual(client.call("health", gather_again="yes")["isError"], True)
+
+    def test_files_beside_nodes_and_all_nodes_required(self):
+        own = self.folder / "own.db"
+        own.write_bytes(self.nodes.file(self.DOWN).read_bytes())
+        health = self.ask(self.client(own, "--nodes", self.nodes.list), "health")
+        self.assertEqual([health["recordings_total"], health["ranks"], health["recordings"][0]["recording"]], [3, 3, "own.db"])
+        strict = self.client("--nodes", self.nodes.list, "--require-all")
+        refused = strict.call("health")
+        self.assertTrue(refused["isError"])
+        self.assertIn(self.nodes.addresses[self.DOWN], refused["content"][0]["text"])
+        self.assertNotIn(self.nodes.addresses[0], refused["content"][0]["text"])
+        self.refused(run("mcp", "--nodes", "gpu[2-1]"), USAGE)
+
+    def test_a_signal_leaves_no_copies(self):
+        client = self.client("--nodes", self.nodes.list)
+        self.ask(client, "health")
+        self.assertEqual(len(list(self.temporary.iterdir())), 1)
+        client.process.send_signal(signal.SIGTERM)
+        self.assertEqual(client.process.wait(5), DONE)
+        end = time.monotonic() + 10
+        while list(self.temporary.iterdir()) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertEqual(list(self.temporary.iterdir()), [])

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stalltrace serve`, and the subcommands that ask serving nodes."""
 
+import collections
 import contextlib
+import errno
 import glob
 import json
 import os
 import pathlib
 import re
+import resource
 import socket
 import sqlite3
 import subprocess
@@ -16,6 +19,7 @@ import urllib.request
 
 import recordings
 from confinement_test import STATUS, status_of
+from job import Job, Tracer, wait_until
 from servers import Served, SimulatedNodes
 from stalltrace import BUILD, DONE, FAILED, PROGRAM, ROOT, USAGE, Case, run
 
@@ -23,6 +27,54 @@ OPENAPI = json.loads((ROOT / "docs" / "openapi.json").read_text())
 COUNT = "SELECT rank, count(*) AS n FROM collective GROUP BY rank"
 TOKEN = "0123456789abcdef"
 TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool, "null": type(None)}
+
+
+CONNECTIONS, AT_ONCE = 10_000, 500
+MOST_CONNECTIONS = 256  # that the server keeps (docs/serve.md)
+STEPS = 250  # of a job beside the connections
+HALF_A_REQUEST = b"GET /v1/node HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 15_000  # a header may have 16 KiB
+
+
+@contextlib.contextmanager
+def flood(port):
+    """CONNECTIONS to the port, each with a header that does not end. They stay open as far as this process may have files. Gives how
+    many got which answer: 503, none yet (open), or the connection's end (closed)."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = CONNECTIONS + 2 * AT_ONCE
+    files = wanted if before[1] == resource.RLIM_INFINITY else min(wanted, before[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, before[1]))
+    answers, kept = collections.Counter(), []
+
+    def answer_of(connection):
+        try:
+            answer = connection.recv(1000)
+            return answer.split()[1].decode() if answer else "closed"
+        except OSError as error:
+            return "open" if error.errno == errno.EAGAIN else "closed"
+
+    def close_all():
+        while kept:
+            kept.pop().close()
+
+    try:
+        for _ in range(0, CONNECTIONS, AT_ONCE):
+            if len(kept) + 2 * AT_ONCE > files:
+                close_all()
+            connections = [socket.socket() for _ in range(AT_ONCE)]
+            kept += connections
+            for connection in connections:
+                connection.setblocking(False)
+                connection.connect_ex(("127.0.0.1", port))
+            time.sleep(0.02)
+            for connection in connections:
+                with contextlib.suppress(OSError):  # not connected yet, or refused already
+                    connection.send(HALF_A_REQUEST)
+            time.sleep(0.05)
+            answers.update(map(answer_of, connections))
+        yield answers
+    finally:
+        close_all()
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def problems(value, schema, path=""):
@@ -189,6 +241,56 @@ class Serving(Case):
             begin = time.monotonic()
             self.assertEqual(served.close(), DONE)
             self.assertLess(time.monotonic() - begin, 5)
+
+    def test_ten_thousand_connections_leave_it_answering(self):
+        """Those beyond the limit are refused, and what the server keeps of the others is bounded."""
+        served = self.serve(self.files[0])
+
+        def ask():
+            with urllib.request.urlopen(f"http://{served.address}/v1/node", timeout=10) as answer:
+                return answer.status
+
+        def peak_kib():
+            return int(re.search(r"VmHWM:\s+(\d+) kB", pathlib.Path(f"/proc/{served.process.pid}/status").read_text())[1])
+
+        def descriptors():
+            return len(os.listdir(f"/proc/{served.process.pid}/fd"))
+
+        self.assertEqual(ask(), 200)
+        peak_before, descriptors_before = peak_kib(), descriptors()
+        with flood(served.port) as answers:
+            self.assertLessEqual(set(answers), {"503", "open", "closed"})
+            self.assertGreater(answers["503"], 0)
+            self.assertLessEqual(descriptors(), descriptors_before + MOST_CONNECTIONS + 8)
+        wait_until(lambda: descriptors() <= descriptors_before + 8, "the end of the connections", 10)
+        begin = time.monotonic()
+        self.assertEqual(ask(), 200)
+        self.assertLess(time.monotonic() - begin, 2)
+        if "STALLTRACE_SANITIZE:STRING=\n" in (BUILD / "CMakeCache.txt").read_text():
+            # A connection has a header of 16 KiB at most, in buffers that grow by doubling: some 50 KiB were measured. 10,000 that
+            # are kept would take 490 MiB.
+            self.assertLess(peak_kib() - peak_before, MOST_CONNECTIONS * 128)
+
+    def test_ten_thousand_connections_cost_a_trace_no_event(self):
+        self.need_root()
+        tracer = Tracer(self, "--serve", "127.0.0.1:0", "--pid", os.getpid())  # and the job's processes
+        log = self.folder / "tracer.log"
+        wait_until(lambda: re.search(r"http://\S+:\d+\n", log.read_text()), "the server")
+        address = re.search(r"http://(\S+)", log.read_text())[1]
+        job = Job(self, "--steps", STEPS, "--buckets", 4)
+        job.wait_for_steps(5)
+        with flood(int(address.rsplit(":", 1)[1])) as answers:
+            self.assertGreater(answers["503"], 0)
+        self.assertGreater(job.steps(), 20)  # beside the connections
+        nodes = ("nodes", "--nodes", address, "--format", "json")
+        wait_until(lambda: run(*nodes).returncode == DONE, "an answer", 10)  # the server is to see the end of the connections
+        rows = json.loads(self.done(run(*nodes)))
+        self.assertEqual([row["state"] for row in rows], ["being written"])
+        job.wait()
+        self.assertEqual(tracer.stop(), DONE)
+        self.assertEqual(tracer.rows("SELECT * FROM loss"), [])
+        self.assertEqual(tracer.rows("SELECT rank, count(*) FROM nccl_events WHERE op = 'ALL_REDUCE' GROUP BY rank"),
+                         [(0, 4 * STEPS), (1, 4 * STEPS)])
 
     def test_a_recording_is_served_while_it_is_written(self):
         self.need_root()

@@ -78,6 +78,40 @@ class Trace(Case):
         self.assertEqual(result.returncode, DONE, result.stderr)
         self.done(run("query", self.out, "SELECT * FROM node"))
 
+    def test_the_recording_is_pushed_when_the_trace_ends(self):
+        """What was pushed has the rows of the recording, which stays."""
+        self.need_root()
+        collected = self.folder / "collected"
+        collected.mkdir()
+        trace = ("trace", "--duration", "1s", "--node", "node7", "--out", self.out, "--push")
+        result = run(*trace, collected)
+        self.assertEqual(result.returncode, DONE, result.stderr)
+        pushed, = collected.iterdir()
+        self.assertRegex(pushed.name, r"^node7-\d{8}T\d{6}Z\.db$")
+        self.assertIn(str(pushed), result.stderr)
+        rows = "SELECT name, started_ns, ended_ns FROM node"
+        (name, _, ended_ns), = recordings.rows(pushed, rows)
+        self.assertEqual(name, "node7")
+        self.assertIsNotNone(ended_ns)  # it was copied once it was complete
+        self.assertEqual(recordings.rows(self.out, rows), recordings.rows(pushed, rows))
+
+    def test_where_it_can_not_be_pushed_the_folder_is_named_and_the_recording_stays(self):
+        self.need_root()
+        self.need_namespaces("unshare", "--mount")
+        read_only = self.folder / "read-only"
+        read_only.mkdir()
+        mounted = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o ro none "$0" && exec "$@"', read_only)
+        for folder, prefix in ((self.folder / "missing", ()), (read_only, mounted)):
+            with self.subTest(folder=folder.name):
+                out = self.folder / f"{folder.name}.db"
+                result = run("trace", "--duration", "1s", "--out", out, "--push", folder, prefix=prefix)
+                self.assertEqual(result.returncode, DONE, result.stderr)
+                last = result.stderr.splitlines()[-1]
+                self.assertTrue(last.startswith("stalltrace: "), last)
+                self.assertIn(f"{folder}:", last)
+                self.done(run("query", out, "SELECT * FROM node"))
+                self.assertEqual([path.name for path in self.folder.glob(f"{out.name}*")], [out.name])
+
     def test_ctrl_c_ends_cleanly(self):
         self.need_root()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -143,9 +143,9 @@ TEST_P(Collective, BroadcastAndReduceFromEveryRoot) {
         broadcast(rank, root, count, root % 2 == 0);
         reduce(rank, root, count, root % 2 == 1);
       }
-      broadcast(rank, root, 3 * kBig, false);
-      reduce(rank, root, kBig, false);
     }
+    broadcast(rank, rank.nranks() - 1, 3 * kBig, false);
+    reduce(rank, rank.nranks() - 1, kBig, false);
   });
 }
 

@@ -64,6 +64,18 @@ TEST(FindingTexts, OfAnotherProgramOnTheCore) {
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kCpuContention, 1);
   expect_golden_text("cpu_contention by a stranger", finding);
+  Competitor later = stranger(4711);  // the pid's next process
+  later.start_ns = kOriginNs + kRecordedNs;
+  later.cmdline = "innocent";
+  source.accept(later);
+  source.accept(stranger(4711));
+  Competitor elsewhere = stranger(4711);
+  elsewhere.node_id = node_of_rank(2);
+  elsewhere.cmdline = "elsewhere";
+  source.accept(elsewhere);
+  const Finding named = only(source);
+  expect_culprit(named, Cause::kCpuContention, 1);
+  expect_golden_text("cpu_contention by a recorded competitor", named);
 }
 
 TEST(FindingTexts, OfARankThatNeverComes) {

@@ -20,11 +20,11 @@ enum class Counted : uint8_t {
 };
 
 /// True if the kernel recorded this link, in either direction: that is better evidence than the steps.
-bool has_flow(const AnalysisContext& context, MemberIndex src, MemberIndex dst) {
+bool has_flow(const AnalysisContext& context, const Stall& stall, MemberIndex src, MemberIndex dst) {
   const auto joins = [&](MemberIndex owner, MemberIndex peer) {
     return std::ranges::any_of(context.flows.of(owner), [&](FlowIndex index) {
       const Flow& flow = context.flows.flow(index);
-      return flow.carries_collectives && flow.peer == peer;
+      return flow.carries_collectives && flow.peer == peer && may_carry(context, stall, flow);
     });
   };
   return joins(src, dst) || joins(dst, src);
@@ -62,7 +62,7 @@ void judge_link_by_steps(const AnalysisContext& context, const Stall& stall, std
       next_ns = std::max(next_ns, wait.covered_ns);
     }
   }
-  if (held == nullptr || has_flow(context, held->src, held->dst)) {
+  if (held == nullptr || has_flow(context, stall, held->src, held->dst)) {
     return;
   }
   Hypothesis hypothesis{.cause = Cause::kSlowLink, .location = {.src = held->src, .dst = held->dst}};

@@ -49,7 +49,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
                                  short_name(context.cluster, stall.suspects[0]));
   } else if (stall.part() == StallPart::kTransfer) {
     const WaitGraph graph =
-        build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined());
+        build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined(),
+                         [&](const Flow& flow) { return may_carry(context, stall, flow); });
     if (graph.sinks.size() == 1) {
       hypothesis.location.culprit = graph.sinks[0];
       hypothesis.why = fmt::format("connections and transfers show that the others wait for {}",

@@ -16,8 +16,11 @@ FlowLoss EvidenceStore::loss(FlowIndex flow, Interval window) const {
   const FlowEvents& events = flow_events_[flow];
   loss.covered_ns = loss_sets_[flow].covered_ns(window);
   loss.recovery_ns = recovery_sets_[flow].covered_ns(window);
-  loss.timeouts = std::upper_bound(events.timeouts.begin(), events.timeouts.end(), window.to_ns) -
-                  std::lower_bound(events.timeouts.begin(), events.timeouts.end(), window.from_ns);
+  const auto inside = [&](const std::vector<int64_t>& times) {
+    return std::ranges::upper_bound(times, window.to_ns) - std::ranges::lower_bound(times, window.from_ns);
+  };
+  loss.timeouts = inside(events.timeouts);
+  loss.early_timeouts = inside(events.early_timeouts);
   const std::span<const Retransmit> repeated = retransmits(flow, window);
   loss.retransmits = static_cast<int64_t>(repeated.size());
   loss.first_event = repeated.empty() ? 0 : repeated.front().id;

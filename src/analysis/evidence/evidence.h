@@ -58,6 +58,7 @@ struct FlowLoss {
   int64_t covered_ns = 0;  // union of recovery, timeouts and the silence before them
   int64_t recovery_ns = 0;
   int64_t timeouts = 0;
+  int64_t early_timeouts = 0;  // of these, those after a silence shorter than the smallest timeout
   int64_t retransmits = 0;
   EventId first_event = 0;
 };
@@ -183,6 +184,8 @@ class EvidenceStore {
   struct FlowEvents {
     std::vector<Interval> recoveries;
     std::vector<int64_t> timeouts;  // when a retransmission timer fired, or a probe was sent after as long a silence
+    std::vector<int64_t> early_timeouts;  // of these, those after a silence that is shorter than the smallest timeout
+    std::vector<int64_t> repaired;        // when it left recovery
     std::vector<Retransmit> retransmits;
   };
 

@@ -6,6 +6,7 @@
 
 #include "analysis/testing/slow_job.h"
 #include "analysis/thresholds/bounds.h"
+#include "analysis/thresholds/network.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -131,6 +132,67 @@ TEST(EvidenceRows, EachTableHasRoomOfItsOwnAndWhatItLacksIsReported) {
   ASSERT_EQ(loaded.evidence->dropped_rows().size(), 1U);
   EXPECT_EQ(loaded.evidence->dropped_rows()[0].table, "host_sample");
   EXPECT_GE(loaded.evidence->dropped_rows()[0].rows, kRows - 100);
+}
+
+/// What a timeout of rank 1 at second 10 claims, beside the 1 ms until it was repaired.
+int64_t claimed_ns(const std::vector<std::pair<int64_t, uint64_t>>& acked, std::optional<int64_t> recovered_ns = {}) {
+  constexpr int64_t kTimeoutNs = kOriginNs + 10 * kNsPerSecond;
+  MemorySource source;
+  fill(source, {});
+  connect(source);
+  if (recovered_ns) {
+    source.accept(state_of(1, kOut, kTimeoutNs - *recovered_ns - 10 * kNsPerMs, kCongestionRecovery));
+    source.accept(state_of(1, kOut, kTimeoutNs - *recovered_ns, 0));
+  }
+  source.accept(state_of(1, kOut, kTimeoutNs, kCongestionLoss));
+  source.accept(state_of(1, kOut, kTimeoutNs + kNsPerMs, 0));
+  for (const auto& [before_ns, bytes] : acked) {
+    TcpSample sample = sample_of(1, kOut, kTimeoutNs - before_ns);
+    sample.bytes_acked = bytes;
+    sample.unacked_bytes = kMss;
+    source.accept(sample);
+  }
+  const Loaded loaded(source);
+  const FlowIndex flow = loaded.flows.find(node_of_rank(1), kOut);
+  const Interval before{kTimeoutNs - kNsPerSecond, kTimeoutNs + kNsPerMs};
+  const FlowLoss loss = loaded.evidence->loss(flow, before);
+  EXPECT_EQ(loss.timeouts, 1);
+  EXPECT_EQ(loss.early_timeouts, loss.covered_ns < kMinimumRtoNs ? 1 : 0);
+  return loss.covered_ns - loss.recovery_ns;
+}
+
+TEST(Timeouts, CostTheSmallestTimeoutBeforeThem) {
+  EXPECT_EQ(claimed_ns({}), kMinimumRtoNs);
+  EXPECT_EQ(claimed_ns({{150 * kNsPerMs, 1000}, {50 * kNsPerMs, 1000}}), kMinimumRtoNs) << "nothing was acknowledged";
+  EXPECT_EQ(claimed_ns({{400 * kNsPerMs, 1000}, {250 * kNsPerMs, 2000}}), kMinimumRtoNs) << "it was before";
+  EXPECT_EQ(claimed_ns({{100 * kNsPerMs, 2000}}), kMinimumRtoNs) << "whatever was acknowledged may have been before";
+  EXPECT_EQ(claimed_ns({{500 * kNsPerMs, 1000}, {90 * kNsPerMs, 2000}}), kMinimumRtoNs) << "the same";
+}
+
+/// The host's smallest timeout is shorter, or other bytes than the lost ones were acknowledged.
+TEST(Timeouts, CostNoTimeInWhichSamplesShowAcknowledgements) {
+  EXPECT_EQ(claimed_ns({{190 * kNsPerMs, 1000}, {90 * kNsPerMs, 2000}}), 90 * kNsPerMs);
+  EXPECT_EQ(claimed_ns({{190 * kNsPerMs, 1000}, {90 * kNsPerMs, 2000}, {20 * kNsPerMs, 2000}}), 90 * kNsPerMs);
+  EXPECT_EQ(claimed_ns({{190 * kNsPerMs, 1000}, {90 * kNsPerMs, 2000}, {5 * kNsPerMs, 3000}}), 5 * kNsPerMs);
+}
+
+TEST(Timeouts, CostNoTimeBeforeTheLastRecoveryEnded) {
+  EXPECT_EQ(claimed_ns({}, 50 * kNsPerMs), 50 * kNsPerMs);
+  EXPECT_EQ(claimed_ns({}, 300 * kNsPerMs), kMinimumRtoNs);
+}
+
+/// Recovery ends in a timeout where the repeated segment is lost, too: nothing was acknowledged.
+TEST(Timeouts, InARecoveryCostThatTimeAsWell) {
+  constexpr int64_t kTimeoutNs = kOriginNs + 10 * kNsPerSecond;
+  MemorySource source;
+  fill(source, {});
+  connect(source);
+  source.accept(state_of(1, kOut, kTimeoutNs - 30 * kNsPerMs, kCongestionRecovery));
+  source.accept(state_of(1, kOut, kTimeoutNs, kCongestionLoss));
+  source.accept(state_of(1, kOut, kTimeoutNs + kNsPerMs, 0));
+  const Loaded loaded(source);
+  const FlowIndex flow = loaded.flows.find(node_of_rank(1), kOut);
+  EXPECT_EQ(loaded.evidence->loss_intervals(flow).total_ns(), kMinimumRtoNs + kNsPerMs);
 }
 
 }  // namespace

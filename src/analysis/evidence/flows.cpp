@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analysis/thresholds/timeline.h"
+#include "analysis/timeline/timeline.h"
 #include "base/net/loopback.h"
 
 namespace stalltrace::analysis {
@@ -21,6 +22,11 @@ bool collective_thread(const std::string& name) {
 }
 
 }  // namespace
+
+bool may_carry(const Timeline& timeline, const Flow& flow, CommHash communicator) {
+  return communicator == 0 || flow.communicator == 0 || flow.communicator == communicator ||
+         !timeline.calls_on(flow.owner, flow.communicator);
+}
 
 Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {
   Flows flows;
@@ -38,6 +44,7 @@ Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {
     flow.opened_ns = cluster.clock().to_common(row.node_id, row.opened_ns);
     flow.closed_ns = row.closed_ns ? cluster.clock().to_common(row.node_id, *row.closed_ns) : kForever;
     flow.thread_name = row.thread_name;
+    flow.communicator = row.comm_id_hash;
     const auto index = static_cast<FlowIndex>(flows.flows_.size());
     flows.index_[{row.node_id, row.cookie}] = index;
     flows.by_owner_.resize(std::max<size_t>(flows.by_owner_.size(), owner + size_t{1}));
@@ -45,6 +52,7 @@ Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {
     flows.flows_.push_back(std::move(flow));
   }
   flows.join_ends(cluster);
+  flows.join_attributions();
   flows.mark_collective_traffic(cluster);
   return flows;
 }
@@ -73,6 +81,22 @@ void Flows::join_ends(const Cluster& cluster) {
     }
     if (flow.peer != kNoMember && cluster.member(flow.peer).rank) {
       flow.dst_rank = cluster.member(flow.peer).rank;
+    }
+  }
+}
+
+/// What is known of one end holds for the other. Ends that contradict each other show nothing.
+void Flows::join_attributions() {
+  std::vector<CommHash> own;
+  for (const Flow& flow : flows_) {
+    own.push_back(flow.communicator);
+  }
+  for (Flow& flow : flows_) {
+    const CommHash other = flow.reverse == kNoFlow ? 0 : own[flow.reverse];
+    if (flow.communicator == 0) {
+      flow.communicator = other;
+    } else if (other != 0 && other != flow.communicator) {
+      flow.communicator = 0;
     }
   }
 }

@@ -16,6 +16,8 @@
 
 namespace stalltrace::analysis {
 
+class Timeline;
+
 using FlowIndex = uint32_t;
 inline constexpr FlowIndex kNoFlow = 0xffff'ffff;
 
@@ -34,7 +36,14 @@ struct Flow {
   std::string thread_name;
   bool carries_collectives = false;
   bool dedicated = false;  // its thread serves only collectives, judging by its name
+  /// Whose data it carries, by the profiler plugin's attribution of one of its ends or both; 0: unknown.
+  CommHash communicator = 0;
 };
+
+/// False if the flow is known to carry the data of another communicator, on which its owner calls: then it is no
+/// evidence of what this one's calls waited for. Of two names, one may be unknown here: 0, or a name that no calls of
+/// its owner have.
+bool may_carry(const Timeline& timeline, const Flow& flow, CommHash communicator);
 
 class Flows {
  public:
@@ -53,6 +62,7 @@ class Flows {
 
  private:
   void join_ends(const Cluster& cluster);
+  void join_attributions();
   void mark_collective_traffic(const Cluster& cluster);
 
   struct KeyHash {

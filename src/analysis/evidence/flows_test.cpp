@@ -12,8 +12,7 @@ namespace {
 using namespace small_job;
 
 struct Joined {
-  explicit Joined(MemorySource& source) : cluster(*Cluster::load(source)) {
-    EXPECT_TRUE(Timeline::load(source, cluster));
+  explicit Joined(MemorySource& source) : cluster(*Cluster::load(source)), timeline(*Timeline::load(source, cluster)) {
     flows = *Flows::load(source, cluster);
   }
   [[nodiscard]] const Flow& flow(int rank, uint64_t cookie) const {
@@ -21,6 +20,7 @@ struct Joined {
   }
 
   Cluster cluster;
+  Timeline timeline;
   Flows flows;
 };
 
@@ -92,6 +92,43 @@ TEST(Flows, AreThoseOfTheirOwners) {
   EXPECT_TRUE(std::ranges::is_sorted(flows));
   EXPECT_EQ(job.flows.find(node_of_rank(0), 4711), kNoFlow);
   EXPECT_TRUE(job.flows.of(MemberIndex{99}).empty());
+}
+
+TEST(Flows, WhatIsKnownOfOneEndHoldsForTheOther) {
+  for (const CommHash receiver : {CommHash{0}, kHash, CommHash{78}}) {
+    MemorySource source;
+    fill(source, {});
+    connect(source);
+    attribute(source, 1, kOut, kHash);
+    attribute(source, 2, kIn, receiver);
+    const Joined job(source);
+    const CommHash expected = receiver == 78 ? 0 : kHash;  // two names contradict each other
+    EXPECT_EQ(job.flow(1, kOut).communicator, expected);
+    EXPECT_EQ(job.flow(2, kIn).communicator, expected);
+    EXPECT_EQ(job.flow(2, kOut).communicator, 0U);
+  }
+}
+
+TEST(Flows, OfAnotherCommunicatorCarryNothingOfThisOne) {
+  constexpr CommHash kOther = 78;
+  MemorySource source;
+  fill(source, {});
+  add_communicator(source, kOther);
+  connect(source);
+  attribute(source, 0, kOut, kHash);
+  attribute(source, 1, kOut, kOther);
+  attribute(source, 2, kOut, 79);  // a name that no calls have
+  const Joined job(source);
+  const auto carries = [&](int rank, CommHash communicator) {
+    return may_carry(job.timeline, job.flow(rank, kOut), communicator);
+  };
+  EXPECT_TRUE(carries(0, kHash));
+  EXPECT_FALSE(carries(0, kOther));
+  EXPECT_FALSE(carries(1, kHash));
+  EXPECT_TRUE(carries(1, kOther));
+  EXPECT_TRUE(carries(1, 0)) << "made before tracing began";
+  EXPECT_TRUE(carries(2, kHash));
+  EXPECT_TRUE(carries(3, kHash)) << "not attributed";
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "analysis/evidence/wait_graph.h"
 #include "analysis/testing/golden_text.h"
+#include "analysis/testing/ring_job.h"
 #include "analysis/testing/small_job.h"
 #include "analysis/timeline/communicator_names.h"
 #include "model/events/imported/inspector.h"
@@ -238,6 +239,7 @@ struct BoxedJob {
   std::function<void(int64_t step, int rank, Collective& call)> change = [](int64_t, int, Collective&) {};
   std::function<void(int64_t step, int rank, std::vector<ProxyStep>& rows)> steps = [](int64_t, int,
                                                                                        std::vector<ProxyStep>&) {};
+  std::function<void(MemorySource& source)> more = [](MemorySource&) {};
 
   Report explained() const {
     MemorySource source;
@@ -271,6 +273,7 @@ struct BoxedJob {
         }
       }
     }
+    more(source);
     return small_job::report_of(source);
   }
 };
@@ -278,8 +281,10 @@ struct BoxedJob {
 bool stalled(int64_t step) { return step % 20 == 19; }
 
 /// In each stall every rank waits for chunk 3 of its predecessor; rank 2 has reached chunk `step_of_rank_2`.
-Report report_of_stalled_ring(int32_t step_of_rank_2) {
+Report report_of_stalled_ring(
+    int32_t step_of_rank_2, const std::function<void(MemorySource&)>& more = [](MemorySource&) {}) {
   BoxedJob job;
+  job.more = more;
   job.change = [](int64_t step, int, Collective& call) {
     call.duration_ns = stalled(step) ? 45 * kMs * 6 : *call.duration_ns;
   };
@@ -303,6 +308,20 @@ TEST(ProfilerFilesAlone, ALinkThatHoldsDataIsNamedASlowOneWithWhatIsNotKnown) {
   EXPECT_LE(report.findings[0].confidence, 0.7);
   EXPECT_FALSE(report.findings[0].culprit);
   expect_golden_text("slow_link by steps", report.findings[0]);
+}
+
+/// The kernel recorded a connection between the two ranks. It is better evidence, if it may carry these calls.
+TEST(ProfilerFilesAlone, AConnectionOfAnotherCommunicatorIsNoBetterEvidence) {
+  constexpr CommHash kOther = 78;
+  for (const CommHash carried : {small_job::kHash, kOther}) {
+    const Report report = report_of_stalled_ring(6, [carried](MemorySource& source) {
+      small_job::connect(source);
+      small_job::add_communicator(source, kOther);
+      small_job::attribute(source, 2, small_job::kOut, carried);
+    });
+    ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+    EXPECT_EQ(report.findings[0].cause, carried == kOther ? Cause::kSlowLink : Cause::kUnknown);
+  }
 }
 
 TEST(ProfilerFilesAlone, WhereEverySenderIsBehindNoLinkIsBlamed) {

@@ -35,11 +35,11 @@ std::optional<WaitReason> reason_of(const SampleRecord& sample, std::optional<ui
 }
 
 void add_flow_edges(const Flows& flows, const EvidenceStore& evidence, const std::vector<MemberIndex>& members,
-                    Interval window, WaitGraph& graph) {
+                    Interval window, const std::function<bool(const Flow&)>& counts, WaitGraph& graph) {
   const std::unordered_set<MemberIndex> ranks(members.begin(), members.end());
   for (const FlowIndex i : flows.of(members)) {
     const Flow& flow = flows.flow(i);
-    if (!flow.carries_collectives || !ranks.contains(flow.peer)) {
+    if (!flow.carries_collectives || !ranks.contains(flow.peer) || (counts && !counts(flow))) {
       continue;
     }
     std::array<int64_t, kReasons> seen{};
@@ -125,9 +125,10 @@ std::string_view to_text(WaitReason reason) {
 }
 
 WaitGraph build_wait_graph(const Cluster& cluster, const Flows& flows, const EvidenceStore& evidence,
-                           const std::vector<MemberIndex>& members, Interval window) {
+                           const std::vector<MemberIndex>& members, Interval window,
+                           const std::function<bool(const Flow&)>& counts) {
   WaitGraph graph;
-  add_flow_edges(flows, evidence, members, window, graph);
+  add_flow_edges(flows, evidence, members, window, counts, graph);
   add_step_edges(cluster, evidence, members, window, graph);
   find_sinks(graph);
   return graph;

@@ -11,7 +11,8 @@ namespace {
 
 /// Three ranks in a ring, each recorded on its own node; `fill` sets the samples of a rank's outgoing (cookie 1) and
 /// incoming (cookie 2) connection.
-WaitGraph graph_of(void (*fill)(int rank, TcpSample& outgoing, TcpSample& incoming)) {
+WaitGraph graph_of(void (*fill)(int rank, TcpSample& outgoing, TcpSample& incoming),
+                   const std::function<bool(const Flow&)>& counts = {}) {
   MemorySource source;
   for (int rank = 0; rank < 3; ++rank) {
     const auto node = static_cast<NodeId>(rank + 1);
@@ -47,7 +48,7 @@ WaitGraph graph_of(void (*fill)(int rank, TcpSample& outgoing, TcpSample& incomi
   const Interval window{0, kNsPerSecond};
   const Result<EvidenceStore> evidence = EvidenceStore::load(source, *cluster, *flows, {window});
   EXPECT_TRUE(evidence.has_value());
-  return build_wait_graph(*cluster, *flows, *evidence, {0, 1, 2}, window);
+  return build_wait_graph(*cluster, *flows, *evidence, {0, 1, 2}, window, counts);
 }
 
 TEST(WaitGraph, EndsAtTheRankThatNeitherReadsNorSends) {
@@ -82,6 +83,13 @@ TEST(WaitGraph, LossIsAnEdgeOfItsOwn) {
     losses += edge.reason == WaitReason::kLoss ? 1 : 0;
   }
   EXPECT_EQ(losses, 1);
+}
+
+TEST(WaitGraph, HasNoEdgesOfConnectionsThatDoNotCount) {
+  const WaitGraph graph =
+      graph_of([](int, TcpSample&, TcpSample&) {}, [](const Flow& flow) { return flow.owner != MemberIndex{1}; });
+  EXPECT_EQ(graph.edges.size(), 2U);
+  EXPECT_FALSE(graph.deadlock);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "analysis/testing/small_job.h"
 
@@ -40,6 +41,28 @@ inline void connect(MemorySource& source, std::optional<int64_t> closed_ns = std
     end(kIn, previous, false, 50'000, "NCCL Progress 0");
     end(kAlive, next, true, 40'000, "NCCL RAS");
     end(kAlive + 1, previous, false, 40'000, "NCCL RAS");
+  }
+}
+
+/// The recorder knows whose data a rank's connection carries.
+inline void attribute(MemorySource& source, int rank, uint64_t cookie, CommHash communicator) {
+  const Result<std::vector<Connection>> rows = source.connections();
+  for (Connection row : *rows) {
+    if (row.node_id == node_of_rank(rank) && row.cookie == cookie) {
+      row.comm_id_hash = communicator;
+      source.accept(row);
+    }
+  }
+}
+
+/// Another communicator of all ranks, whose calls are healthy: at the end of each step but the last.
+inline void add_communicator(MemorySource& source, CommHash communicator) {
+  for (int64_t step = 0; step + 1 < kSteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Collective call = call_of(rank, step, communicator);
+      call.timestamp_ns += 42 * kNsPerMs;
+      source.accept(call);
+    }
   }
 }
 

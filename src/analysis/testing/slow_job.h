@@ -80,6 +80,14 @@ inline WaitSpan starved(int64_t from_ns, int64_t waited_ns, int32_t by_pid, cons
   return wait;
 }
 
+/// A program of another user on the node of rank 1, which began before the job.
+inline Competitor stranger(int32_t pid) {
+  Competitor row{.node_id = node_of_rank(1), .pid = pid, .start_ns = kOriginNs - kNsPerSecond};
+  row.cmdline = "python3 preprocess.py --shard 3";
+  row.cgroup = "/user.slice/user-1000.slice";
+  return row;
+}
+
 /// Rank 1 is 30 ms late in every step from kSlowFrom on, and always ready to run; another rank has its core.
 inline MemorySource starved_job(bool throttled) {
   constexpr int64_t kLateNs = 30 * kNsPerMs;

@@ -5,11 +5,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <queue>
 #include <span>
 #include <tuple>
 
 #include "analysis/thresholds/stalls.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -19,6 +22,49 @@ namespace {
 /// shift and a duration nor the difference of two overflows.
 constexpr int64_t kMostShiftNs = int64_t{1} << 59;
 constexpr size_t kHostsListed = 8;
+/// Bounds may contradict each other by this much of the time that they are of, since clocks drift ...
+constexpr int64_t kDriftPpm = 100;
+/// ... and by this much, since a host's thread sees late what its device did.
+constexpr int64_t kSeenLateNs = kNsPerMs;
+
+/// The sum of two values that lie in these ranges.
+OffsetBounds::Range sum(const OffsetBounds::Range& a, const OffsetBounds::Range& b) {
+  const auto add = [](int64_t x, int64_t y) { return std::clamp(x + y, -kMostShiftNs, kMostShiftNs); };
+  OffsetBounds::Range both;
+  if (a.low_ns != both.low_ns && b.low_ns != both.low_ns) {
+    both.low_ns = add(a.low_ns, b.low_ns);
+  }
+  if (a.high_ns != both.high_ns && b.high_ns != both.high_ns) {
+    both.high_ns = add(a.high_ns, b.high_ns);
+  }
+  return both;
+}
+
+OffsetBounds::Range negative(const OffsetBounds::Range& range) {
+  OffsetBounds::Range turned;
+  if (range.high_ns != turned.high_ns) {
+    turned.low_ns = -range.high_ns;
+  }
+  if (range.low_ns != turned.low_ns) {
+    turned.high_ns = -range.low_ns;
+  }
+  return turned;
+}
+
+OffsetBounds::Range intersection(const OffsetBounds::Range& a, const OffsetBounds::Range& b) {
+  return {.low_ns = std::max(a.low_ns, b.low_ns), .high_ns = std::min(a.high_ns, b.high_ns)};
+}
+
+/// By how much the lower bound exceeds the upper one.
+int64_t contradiction_ns(const OffsetBounds::Range& range) {
+  return range.known() ? std::max<int64_t>(range.low_ns - range.high_ns, 0) : 0;
+}
+
+/// True if the bounds contradict each other by more than drift explains, and did not do so before they were narrowed.
+bool contradicts(const OffsetBounds::Range& before, const OffsetBounds::Range& narrowed, int64_t length_ns) {
+  const int64_t drift_ns = length_ns / 1'000'000 * kDriftPpm;
+  return contradiction_ns(narrowed) > contradiction_ns(before) + drift_ns + kSeenLateNs;
+}
 
 /// "a, b and 3 more"
 std::string listed(const std::vector<std::string>& hosts) {
@@ -45,13 +91,118 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
   }
 }
 
-void OffsetBounds::narrow_by(const HostEdge& reference, const HostEdge& other, Bounds& bounds) {
+void OffsetBounds::narrow_by(const HostEdge& reference, const HostEdge& other, Range& bounds) {
   constexpr HostEdge kNone;
   if (reference.first_end_ns != kNone.first_end_ns) {
     bounds.high_ns = std::min(bounds.high_ns, reference.first_end_ns - other.last_arrival_ns);
   }
   if (reference.last_arrival_ns != kNone.last_arrival_ns && other.first_end_ns != kNone.first_end_ns) {
     bounds.low_ns = std::max(bounds.low_ns, reference.last_arrival_ns - other.first_end_ns);
+  }
+}
+
+OffsetBounds::Range& OffsetBounds::Difference::slice(size_t index) {
+  const auto found = std::ranges::lower_bound(slices, index, {}, &Slice::index);
+  return found != slices.end() && found->index == index ? found->range
+                                                        : slices.insert(found, {.index = index, .range = {}})->range;
+}
+
+void OffsetBounds::add_transfers(size_t sender, size_t receiver, std::span<const Transfer> transfers) {
+  if (transfers.empty()) {
+    return;
+  }
+  const auto [first, second] = std::minmax(sender, receiver);
+  Difference& difference = differences_[{first, second}];
+  // One clock divides both directions into slices, near to that of the reference.
+  const size_t timed_by = second == reference_ ? second : first;
+  const int64_t shift_ns = timed_by != reference_ && bounds_[timed_by].known() ? offset(timed_by).offset_ns : 0;
+  for (const Transfer& transfer : transfers) {
+    const auto narrow = [&](Range& range) {
+      if (receiver == second) {
+        range.low_ns = std::max(range.low_ns, transfer.begin_ns - transfer.end_ns);
+      } else {
+        range.high_ns = std::min(range.high_ns, transfer.end_ns - transfer.begin_ns);
+      }
+    };
+    narrow(difference.all);
+    if (!slices_.empty()) {
+      narrow(difference.slice(slice_of((timed_by == sender ? transfer.begin_ns : transfer.end_ns) + shift_ns)));
+    }
+  }
+}
+
+/// A host's bounds are final when those of all hosts that are known better are: no bound comes back to a host over
+/// others, which would add to a contradiction again and again.
+void OffsetBounds::narrow_by_transfers() {
+  if (differences_.empty()) {
+    return;
+  }
+  std::vector<std::vector<std::pair<size_t, const Difference*>>> neighbours(hosts());
+  for (const auto& [pair, difference] : differences_) {
+    neighbours[pair.first].emplace_back(pair.second, &difference);
+    neighbours[pair.second].emplace_back(pair.first, &difference);
+  }
+  using Next = std::pair<int64_t, size_t>;  // the error of a host's offset, and the host
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+  const auto put = [&](size_t host) {
+    if (host == reference_) {
+      next.emplace(-1, host);  // the first of all
+    } else if (bounds_[host].known()) {
+      next.emplace(offset(host).error_ns, host);
+    }
+  };
+  for (size_t host = 0; host < hosts(); ++host) {
+    put(host);
+  }
+  std::vector<bool> is_final(hosts());
+  while (!next.empty()) {
+    const size_t from = next.top().second;
+    next.pop();
+    if (is_final[from]) {
+      continue;
+    }
+    is_final[from] = true;
+    for (const auto& [to, difference] : neighbours[from]) {
+      if (!is_final[to]) {
+        narrow_from(from, to, *difference);
+        put(to);
+      }
+    }
+  }
+}
+
+void OffsetBounds::narrow_from(size_t from, size_t to, const Difference& difference) {
+  constexpr Range kNone{.low_ns = 0, .high_ns = 0};
+  const auto narrowed = [&](const Range& known, const Range& origin, const Range& apart) {
+    return intersection(known, sum(from == reference_ ? kNone : origin, from < to ? apart : negative(apart)));
+  };
+  const Range all = narrowed(bounds_[to], bounds_[from], difference.all);
+  if (contradicts(bounds_[to], all, span_.length())) {
+    return;
+  }
+  std::vector<Range> slices;
+  auto next = difference.slices.begin();
+  for (size_t i = 0; i < (slices_.empty() ? 0 : kSlices); ++i) {
+    const bool has_transfers = next != difference.slices.end() && next->index == i;
+    const Range& known = slices_[to * kSlices + i];
+    slices.push_back(has_transfers ? narrowed(known, slices_[from * kSlices + i], next->range) : known);
+    next += has_transfers ? 1 : 0;
+    if (contradicts(known, slices.back(), span_.length() / static_cast<int64_t>(kSlices))) {
+      return;
+    }
+  }
+  if (contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known)) {
+    return;  // by how much the clocks drifted is not known
+  }
+  const Bounds before = bounds_[to];
+  const int64_t error_ns = before.known() ? offset(to).error_ns : kForever;
+  const auto own_slices = std::span(slices_).subspan(to * slices.size(), slices.size());
+  bounds_[to].low_ns = all.low_ns;
+  bounds_[to].high_ns = all.high_ns;
+  std::ranges::swap_ranges(slices, own_slices);
+  if (before.known() && offset(to).error_ns >= error_ns) {
+    bounds_[to] = before;
+    std::ranges::swap_ranges(slices, own_slices);
   }
 }
 
@@ -76,7 +227,7 @@ OffsetBounds::Offset OffsetBounds::offset(size_t host) const {
   int64_t low_ns = std::numeric_limits<int64_t>::max();
   int64_t high_ns = std::numeric_limits<int64_t>::min();
   for (size_t i = 0; i < (slices_.empty() ? 0 : kSlices); ++i) {
-    const Bounds& slice = slices_[host * kSlices + i];
+    const Range& slice = slices_[host * kSlices + i];
     if (slice.known()) {
       low_ns = std::min({low_ns, slice.low_ns, slice.high_ns});
       high_ns = std::max({high_ns, slice.low_ns, slice.high_ns});
@@ -145,7 +296,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
     if (at == offsets.reference() || !bounds.has_calls) {
-      continue;  // a host without collectives, such as a head node, has no late rank
+      continue;  // a host without calls, such as a head node, has no late rank
     }
     if (!bounds.known()) {
       distrust(at);
@@ -220,7 +371,8 @@ void Clock::note_moved(const std::vector<Moved>& hosts, const std::string& refer
 void Clock::note_incomparable(const std::vector<std::string>& hosts, const std::string& reference) {
   notes_.push_back(fmt::format(
       "the clock{} of {} could not be compared with that of {} (no AllReduce, AllGather or other collective in which "
-      "each waits for the other, on a communicator made while tracing): who arrived late across hosts is not judged",
+      "each waits for the other, nor Sends by NCCL both ways, on a communicator made while tracing): who arrived late "
+      "across hosts is not judged",
       hosts.size() == 1 ? "" : "s", listed(hosts), reference));
 }
 

@@ -2,14 +2,18 @@
 // One clock for all nodes: the first node's; between hosts, that of the first host with a collective.
 //
 // Nodes with one boot id share CLOCK_MONOTONIC; their times differ exactly by the difference of their clock offsets.
-// Between hosts causality bounds the offset: no rank completes an instance before every rank arrived.
+// Between hosts causality bounds the offset: no rank completes an instance before every rank arrived, and no Recv ends
+// before its Send began.
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "model/source.h"
@@ -23,7 +27,14 @@ struct HostEdge {
   int64_t first_end_ns = kForever;                                // kForever: no rank is known to have completed it
 };
 
-/// Bounds on the correction of each host's times relative to a reference host, from instances that both took part in.
+/// A Send with its Recv.
+struct Transfer {
+  int64_t begin_ns = 0;  // when the Send began, or earlier; by the clock of the sender's host
+  int64_t end_ns = 0;    // when the Recv had ended, or later; by the clock of the receiver's host
+};
+
+/// Bounds on the correction of each host's times relative to a reference host: from instances that both took part in,
+/// and from transfers, also over other hosts.
 class OffsetBounds {
  public:
   /// `span`: of the instances' times by the hosts' clocks. It is divided into slices, each with bounds of its own:
@@ -37,14 +48,22 @@ class OffsetBounds {
   /// Notes that the host has calls: only then does it matter whether its clock can be compared.
   void add_host(size_t host) { bounds_[host].has_calls = true; }
 
-  struct Bounds {
+  /// Adds transfers from a rank on one host to one on another. To be called when all instances were added.
+  void add_transfers(size_t sender, size_t receiver, std::span<const Transfer> transfers);
+  /// Narrows the bounds by all transfers, from the hosts that are known best to the others. Leaves out those between
+  /// two hosts that contradict each other or the instances by more than drift explains, or make the error no smaller.
+  void narrow_by_transfers();
+
+  struct Range {
     int64_t low_ns = std::numeric_limits<int64_t>::min();
     int64_t high_ns = std::numeric_limits<int64_t>::max();
-    bool has_calls = false;
-    bool measured = false;  // what was measured of the clock made them narrower
     [[nodiscard]] bool known() const {
       return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
     }
+  };
+  struct Bounds : Range {
+    bool has_calls = false;
+    bool measured = false;  // what was measured of the clock made them narrower
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
   struct Offset {
@@ -61,13 +80,26 @@ class OffsetBounds {
 
  private:
   static constexpr size_t kSlices = 64;
-  static void narrow_by(const HostEdge& reference, const HostEdge& other, Bounds& bounds);
+  /// By how much more the times of the second of two hosts are to be corrected than those of the first.
+  struct Difference {
+    struct Slice {
+      size_t index = 0;
+      Range range;
+    };
+    Range all;
+    std::vector<Slice> slices;  // those with transfers, ascending: of many pairs of hosts all would not fit
+
+    Range& slice(size_t index);
+  };
+  static void narrow_by(const HostEdge& reference, const HostEdge& other, Range& bounds);
+  void narrow_from(size_t from, size_t to, const Difference& difference);
   [[nodiscard]] size_t slice_of(int64_t time_ns) const;
 
   size_t reference_;
   TimeRange span_;
   std::vector<Bounds> bounds_;
-  std::vector<Bounds> slices_;  // of each host, one after the other
+  std::vector<Range> slices_;                                    // of each host, one after the other
+  std::map<std::pair<size_t, size_t>, Difference> differences_;  // by two hosts with transfers, the lower index first
 };
 
 class Clock {

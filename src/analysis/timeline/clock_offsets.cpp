@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 namespace stalltrace::analysis {
@@ -65,6 +66,79 @@ void add_communicator(const std::vector<HostSequence>& sequences, const std::vec
   }
 }
 
+/// Sends from one rank to another, or their Recvs.
+struct TransferSequence {
+  uint64_t group_key;
+  HostSequence at;
+  bool is_whole;  // it surely begins with the first one of its communicator
+};
+
+/// NCCL and RCCL match the Sends and Recvs of two ranks by the order of their calls; MPI does by tags, which are not
+/// recorded.
+bool matches_by_number(const CallSequence& sequence) {
+  return sequence.hash != 0 && sequence.comm_rank &&
+         (sequence.library == Library::kNccl || sequence.library == Library::kRccl);
+}
+
+/// True if the call was done at its end_ns(). A synchronisation that returned later is as good. The last byte on a
+/// rank's sockets may be that of another call, and the end of a communicator that failed is not that of its calls.
+bool was_done(const CallSequence& sequence, const Call& call) {
+  return (call.completion == Completion::kProfiler || call.completion == Completion::kSync ||
+          call.completion == Completion::kCall) &&
+         call.end_ns() < sequence.abort_ns;
+}
+
+/// Both sizes are known and differ: NCCL does not allow that of a Send and its Recv.
+bool differ_in_size(const CallSignature& a, const CallSignature& b) {
+  return a.bytes > 0 && b.bytes > 0 && a.bytes != b.bytes;
+}
+
+/// The transfers of two ranks; none if the calls with equal numbers are no Sends with their Recvs.
+std::vector<Transfer> transfers_of(const CallSequence& sends, const CallSequence& recvs,
+                                   const std::vector<CallSignature>& signatures) {
+  std::vector<Transfer> transfers;
+  const int64_t end = std::min(recvs.end_number(), sends.end_number());
+  for (int64_t number = std::max(recvs.first_number(), sends.first_number()); number < end; ++number) {
+    const Call* recv = recvs.call_at(number);
+    const Call* send = sends.call_at(number);
+    if (recv == nullptr || send == nullptr) {
+      continue;
+    }
+    if (differ_in_size(signatures[send->signature], signatures[recv->signature])) {
+      return {};
+    }
+    if (was_done(recvs, *recv)) {
+      transfers.push_back({sends.kernel_start_ns(number).value_or(send->arrival_ns), recv->end_ns()});
+    }
+  }
+  return transfers;
+}
+
+/// Adds the transfers of one group: those of two ranks, if their numbers are surely those of one order. A rank has
+/// several sequences where numbers jumped, and a group several pairs where two processes claim to be one rank.
+void add_transfers(std::span<const TransferSequence> group, const std::vector<CallSignature>& signatures,
+                   OffsetBounds& bounds) {
+  if (group.size() != 2 || !group[0].is_whole || !group[1].is_whole ||
+      group[0].at.sequence->receives == group[1].at.sequence->receives || group[0].at.host == group[1].at.host) {
+    return;
+  }
+  const HostSequence& sends = group[group[0].at.sequence->receives ? 1 : 0].at;
+  const HostSequence& recvs = group[group[0].at.sequence->receives ? 0 : 1].at;
+  bounds.add_transfers(sends.host, recvs.host, transfers_of(*sends.sequence, *recvs.sequence, signatures));
+}
+
+void narrow_by_transfers(std::vector<TransferSequence> sequences, const std::vector<CallSignature>& signatures,
+                         OffsetBounds& bounds) {
+  std::ranges::sort(sequences, {}, &TransferSequence::group_key);
+  for (auto first = sequences.begin(); first != sequences.end();) {
+    const auto last = std::find_if(first, sequences.end(),
+                                   [&](const TransferSequence& one) { return one.group_key != first->group_key; });
+    add_transfers(std::span(first, last), signatures, bounds);
+    first = last;
+  }
+  bounds.narrow_by_transfers();
+}
+
 }  // namespace
 
 void narrow_by_measured_clocks(const Cluster& cluster, OffsetBounds& bounds) {
@@ -93,18 +167,30 @@ void narrow_by_measured_clocks(const Cluster& cluster, OffsetBounds& bounds) {
 }
 
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
-                           const Cluster& cluster) {
+                           const Cluster& cluster, const GroupKey& group_key, const CountedFromStart& counted) {
   std::map<std::pair<CommHash, AttemptIndex>, std::vector<HostSequence>> communicators;
   std::optional<size_t> reference;
+  std::vector<TransferSequence> transfers;
   std::vector<bool> has_calls(cluster.clock().hosts());
-  for (const CallSequence& sequence : sequences) {
+  for (uint32_t i = 0; i < sequences.size(); ++i) {
+    const CallSequence& sequence = sequences[i];
     const size_t host = cluster.clock().host(cluster.member(sequence.member).node_id);
     has_calls[host] = true;
-    if (sequence.hash == 0 || sequence.point_to_point) {
+    if (sequence.point_to_point) {
+      if (matches_by_number(sequence)) {
+        transfers.push_back({group_key(i), {&sequence, host}, sequence.first_seq == 0 && counted(i)});
+      }
+      continue;
+    }
+    if (sequence.hash == 0) {
       continue;
     }
     reference = reference.value_or(host);
     communicators[{sequence.hash, cluster.attempt_of(sequence.member)}].push_back({&sequence, host});
+  }
+  const auto whole = std::ranges::find_if(transfers, &TransferSequence::is_whole);
+  if (!reference && whole != transfers.end()) {
+    reference = whole->at.host;
   }
   OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0), span_of(sequences));
   for (size_t host = 0; host < has_calls.size(); ++host) {
@@ -115,6 +201,8 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   for (const auto& [communicator, members] : communicators) {
     add_communicator(members, signatures, bounds);
   }
+  narrow_by_measured_clocks(cluster, bounds);  // a transfer that contradicts them is no reason to leave them out
+  narrow_by_transfers(std::move(transfers), signatures, bounds);
   return bounds;
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -50,8 +51,13 @@ Result<Cluster> Cluster::load(EventSource& source) {
   }
   ST_ASSIGN(cluster.processes_, source.processes());
   ST_ASSIGN(cluster.communicators_, source.communicators());
+  ST_ASSIGN(std::vector<Competitor> competitors, source.competitors());
   for (size_t i = 0; i < cluster.processes_.size(); ++i) {
     cluster.process_index_[key_of(cluster.processes_[i].node_id, cluster.processes_[i].pid)] = i;
+  }
+  std::ranges::stable_sort(competitors, {}, &Competitor::start_ns);
+  for (Competitor& row : competitors) {
+    cluster.competitors_[key_of(row.node_id, row.pid)].push_back(std::move(row));
   }
   for (size_t i = 0; i < cluster.communicators_.size(); ++i) {
     const Communicator& row = cluster.communicators_[i];
@@ -220,9 +226,34 @@ bool Cluster::destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash ha
   return row != nullptr && row->destroyed_ns.has_value();
 }
 
+const Competitor* Cluster::competitor(NodeId node, int32_t pid, TimeRange time) const {
+  const auto found = competitors_.find(key_of(node, pid));
+  if (found == competitors_.end()) {
+    return nullptr;
+  }
+  const Competitor* only = nullptr;
+  const std::vector<Competitor>& all = found->second;
+  for (size_t i = 0; i < all.size() && clock_.to_common(node, all[i].start_ns) < time.to_ns; ++i) {
+    // Its end may not be seen, or seen late: the number's next process began after it.
+    const int64_t end_ns =
+        std::min(all[i].exit_ns.value_or(kForever), i + 1 < all.size() ? all[i + 1].start_ns : kForever);
+    if (end_ns != kForever && clock_.to_common(node, end_ns) < time.from_ns) {
+      continue;
+    }
+    if (only != nullptr) {
+      return nullptr;
+    }
+    only = &all[i];
+  }
+  return only;
+}
+
 bool Cluster::belongs(NodeId node, int32_t pid, const std::string& name) const {
   const uint64_t key = key_of(node, pid);
+  const auto competitor = competitors_.find(key);
   return process_index_.contains(key) || index_.contains(key) || threads_.contains(key) ||
+         (competitor != competitors_.end() &&
+          std::ranges::any_of(competitor->second, [](const Competitor& row) { return row.rank_pid != 0; })) ||
          thread_names_.contains(name) ||
          std::any_of(kOwnNames.begin(), kOwnNames.end(), [&](std::string_view own) { return name.starts_with(own); });
 }

@@ -75,7 +75,11 @@ class Cluster {
   [[nodiscard]] const Communicator* communicator(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
   [[nodiscard]] bool destroyed(NodeId node, int32_t pid, uint64_t comm_ptr, CommHash hash) const;
 
-  /// True for a process of the job or of the tracer, by pid (or thread id) or by name.
+  /// What is recorded of the process that is not traced and had this number in `time`, on the common clock; null if
+  /// that is none, or if several had it.
+  [[nodiscard]] const Competitor* competitor(NodeId node, int32_t pid, TimeRange time) const;
+  /// True for a process of the job, a descendant of one, or the tracer, by pid (or thread id) or by name. Who ever had
+  /// the number counts.
   [[nodiscard]] bool belongs(NodeId node, int32_t pid, const std::string& name) const;
   void add_thread(NodeId node, int32_t tid) { threads_.insert(key_of(node, tid)); }
 
@@ -105,6 +109,7 @@ class Cluster {
   size_t attempts_ = 0;
   std::unordered_map<uint64_t, MemberIndex> index_;  // by key_of node and pid, like the next one
   std::unordered_map<uint64_t, size_t> process_index_;
+  std::unordered_map<uint64_t, std::vector<Competitor>> competitors_;  // by start
   std::unordered_set<uint64_t> threads_;
   std::unordered_set<std::string>
       thread_names_;  // what a member's threads are called if its program does not name them

@@ -39,9 +39,11 @@ void find_batch_part(Instance& instance) {
 /// When the call could begin. If true ends are known, a call that was queued behind its predecessor on the communicator
 /// began at the predecessor's end: the time in the queue belongs to the predecessor.
 int64_t begin_ns(const CallSequence& sequence, int64_t number, const Call& call) {
+  if (call.completion != Completion::kProfiler) {
+    return call.arrival_ns;
+  }
   const Call* previous = sequence.call_at(number - 1);
-  if (call.completion != Completion::kProfiler || previous == nullptr ||
-      previous->completion != Completion::kProfiler) {
+  if (previous == nullptr || previous->completion != Completion::kProfiler) {
     return call.arrival_ns;
   }
   return std::clamp(previous->end_ns(), call.arrival_ns, std::max(call.arrival_ns, call.end_ns()));
@@ -88,7 +90,8 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   bool open = false;
   size_t batched = 0;
   size_t kernels = 0;
-  for (const uint32_t index : timeline.groups()[group].sequences) {
+  const Group& of = timeline.groups()[group];
+  for (const uint32_t index : of.sequences) {
     const CallSequence& sequence = timeline.sequences()[index];
     const Call* call = sequence.call_at(number);
     if (call == nullptr) {
@@ -104,14 +107,14 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
         {begin_ns(sequence, number, *call), call->arrival_ns, end_ns, index, call->is_open(), call->batch});
     if (end_ns == kForever) {
       open = true;
-      if (call->is_open() && inside(timeline.groups()[group], sequence, number)) {
+      if (call->is_open() && inside(of, sequence, number)) {
         out.hung = true;
         out.hung_to_ns = std::max(out.hung_to_ns, sequence.observed_to_ns());
       }
     } else {
       out.completion_ns = std::max(out.completion_ns, end_ns);
     }
-    kernels += sequence.kernel_start_ns(number) ? 1 : 0;
+    kernels += !sequence.queued_us.empty() && sequence.kernel_start_ns(number) ? 1 : 0;
     batched += call->batch == BatchPart::kNone ? 0 : 1;
   }
   if (out.seen.empty()) {

@@ -10,11 +10,23 @@
 
 namespace stalltrace::analysis {
 
+struct UnknownMatches {
+  std::vector<std::vector<uint32_t>> groups;  // sequences; each is in exactly one group
+  /// Those that are alone although their communicator may have other ranks of their job: the calls of none are near
+  /// enough, those of several communicators are about as near, or there are too many to compare. Ascending.
+  std::vector<uint32_t> unmatched;
+};
+
 /// Groups sequences of such communicators (same job, same operations and sizes, nearest ends) and sets their number
-/// offsets. `sequences` are indices into `all`; the result has each index in exactly one group. Quadratic in the number
-/// of sequences, with a bounded number of compared calls per pair.
-std::vector<std::vector<uint32_t>> match_unknown_sequences(std::vector<CallSequence>& all,
-                                                           const std::vector<uint32_t>& sequences,
-                                                           const Cluster& cluster);
+/// offsets. A sequence joins a group only where that is near enough and clearly the nearest (thresholds/matching.h),
+/// also of what its rank and the group's first one call elsewhere. `sequences` are indices into `all`. The number of
+/// sequences that each is compared with is bounded, as is that of compared calls.
+UnknownMatches match_unknown_sequences(std::vector<CallSequence>& all, const std::vector<uint32_t>& sequences,
+                                       const Cluster& cluster);
+
+/// A rank with an unmatched sequence may take part in any communicator without a name of its job: of those that lack
+/// the rank, and are smaller than the job, it is not known that all their ranks took part.
+void doubt_whole_groups(const std::vector<uint32_t>& unmatched, const std::vector<CallSequence>& all,
+                        const Cluster& cluster, std::vector<Group>& groups);
 
 }  // namespace stalltrace::analysis

@@ -29,6 +29,10 @@ std::optional<int64_t> padding_for(const CallSequence& sequence, int64_t seq) {
 
 }  // namespace
 
+size_t SequenceTable::recent_slot(const SequenceKey& key) {
+  return ((static_cast<uint64_t>(key.pid) + key.comm_ptr) * kSplitmixSeed) >> (64 - kRecentBits);
+}
+
 size_t SequenceTable::KeyHash::operator()(const SequenceKey& key) const {
   uint64_t hash =
       splitmix64_fold(kSplitmixSeed, (static_cast<uint64_t>(key.node) << 32) | static_cast<uint32_t>(key.pid));
@@ -50,9 +54,14 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
                         row.comm_id_hash,
                         pair ? row.peer.value_or(kNoPeer) : kNoPeer,
                         pair && row.op == Operation::kRecv};
+  uint32_t& recent = recent_[recent_slot(key)];
+  if (recent < sequences_.size() && keys_[recent] == key) {
+    return &sequences_[recent];
+  }
   const auto [found, fresh] = index_.try_emplace(key, static_cast<uint32_t>(sequences_.size()));
   if (!fresh) {
-    return &sequences_[found->second];
+    recent = found->second;
+    return &sequences_[recent];
   }
   CallSequence sequence{.hash = row.comm_id_hash,
                         .comm_ptr = row.comm_ptr,
@@ -73,6 +82,7 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
     index_.erase(found);
     return nullptr;
   }
+  recent = found->second;
   sequences_.push_back(std::move(sequence));
   keys_.push_back(key);
   begun_ns_.push_back(row.timestamp_ns);
@@ -113,7 +123,7 @@ void SequenceTable::order_by_time() {
 CallSequence* SequenceTable::piece_for(CallSequence& first, const Collective& row, int64_t rows) {
   const int64_t seq = *row.seq;
   const auto first_index = static_cast<uint32_t>(&first - sequences_.data());
-  const auto known = pieces_.find(first_index);
+  const auto known = pieces_.empty() ? pieces_.end() : pieces_.find(first_index);
   const size_t count = known == pieces_.end() ? 0 : known->second.size();
   for (size_t i = count + 1; i-- > 0;) {
     CallSequence& sequence = i == 0 ? first : sequences_[known->second[i - 1]];

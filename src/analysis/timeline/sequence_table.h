@@ -3,6 +3,7 @@
 // jump. Internal to the timeline.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -57,6 +58,9 @@ class SequenceTable {
     size_t operator()(const SequenceKey& key) const;
   };
 
+  static constexpr int kRecentBits = 6;
+  static size_t recent_slot(const SequenceKey& key);
+
   CallSequence* first_piece(const Collective& row);
   CallSequence* piece_for(CallSequence& first, const Collective& row, int64_t rows);
 
@@ -66,6 +70,7 @@ class SequenceTable {
   std::vector<int64_t> begun_ns_;  // by sequence: time of its first row, on the clock of its node
   std::unordered_map<SequenceKey, uint32_t, KeyHash> index_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // by a rank's first sequence: the sequences after gaps
+  std::array<uint32_t, 1 << kRecentBits> recent_{};             // sequences found before, which most rows belong to
   int64_t padded_ = 0;
   int64_t skipped_ = 0;
 };

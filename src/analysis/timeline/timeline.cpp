@@ -4,11 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "analysis/thresholds/stalls.h"
 #include "analysis/timeline/attempts/attempts.h"
@@ -19,6 +22,7 @@
 #include "analysis/timeline/signature_table.h"
 #include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
+#include "model/events/loss_sources.h"
 #include "model/streams/node_streams.h"
 
 namespace stalltrace::analysis {
@@ -33,6 +37,14 @@ uint32_t pack(int64_t duration_ns) {
 }
 
 uint32_t pack_duration(std::optional<int64_t> duration_ns) { return duration_ns ? pack(*duration_ns) : kOpenDuration; }
+
+/// True if records of Sends or Recvs may be lost.
+bool may_lose_transfers(const Loss& loss) {
+  constexpr std::array<std::string_view, 3> kOthers{"share:peer", "share:call", "state:sequence"};
+  return loss.count > 0 && (may_lose_calls(loss.source) || std::ranges::any_of(kOthers, [&](std::string_view source) {
+                              return loss.source.starts_with(source);
+                            }));
+}
 
 }  // namespace
 
@@ -72,10 +84,10 @@ class TimelineBuilder {
     }
   }
 
-  void finish() {
+  void finish(const std::vector<Loss>& losses) {
     order_by_time();
     find_attempts(cluster_, timeline_.sequences_, timeline_.communicator_calls_);
-    align_hosts();
+    align_hosts(losses);
     mark_batches(timeline_.sequences_);
     add_silent_members();
     sequence_table_.mark_continued();
@@ -95,17 +107,29 @@ class TimelineBuilder {
       }
       put(found->second, i);
     }
-    for (const std::vector<uint32_t>& sequences : match_unknown_sequences(timeline_.sequences_, unknown, cluster_)) {
+    UnknownMatches matches = match_unknown_sequences(timeline_.sequences_, unknown, cluster_);
+    for (const std::vector<uint32_t>& sequences : matches.groups) {
       timeline_.groups_.push_back({.point_to_point = timeline_.sequences_[sequences[0]].point_to_point});
       for (const uint32_t sequence : sequences) {
         put(static_cast<uint32_t>(timeline_.groups_.size() - 1), sequence);
       }
+    }
+    unmatched_ = std::move(matches.unmatched);
+    if (!unmatched_.empty()) {
+      timeline_.notes_.push_back(fmt::format(
+          "{} on communicators made before tracing began could not be matched across ranks: the calls of no "
+          "other rank end at the same times, those on several communicators do, or there are too many to compare. "
+          "Whom these calls wait for is not known",
+          count_of(static_cast<int64_t>(unmatched_.size()), "call sequence")));
     }
     if (const int64_t skipped = skipped_ + sequence_table_.skipped(); skipped > 0) {
       timeline_.notes_.push_back(
           fmt::format("{} collectives carry an impossible sequence number and were left out", skipped));
     }
   }
+
+  /// After finish(): as in UnknownMatches.
+  [[nodiscard]] const std::vector<uint32_t>& unmatched() const { return unmatched_; }
 
  private:
   void add_row(const Collective& row) {
@@ -173,7 +197,7 @@ class TimelineBuilder {
   }
 
   /// Before this, each host's times are on its own clock.
-  void align_hosts() {
+  void align_hosts(const std::vector<Loss>& losses) {
     if (cluster_.clock().hosts() < 2) {
       return;
     }
@@ -181,8 +205,26 @@ class TimelineBuilder {
     for (const Node& node : cluster_.nodes()) {
       before[node.node_id] = cluster_.clock().shift_ns(node.node_id);
     }
-    OffsetBounds bounds = bound_offsets(timeline_.sequences_, timeline_.signatures_, cluster_);
-    narrow_by_measured_clocks(cluster_, bounds);
+    std::set<std::pair<MemberIndex, CommHash>> made;  // communicators whose creation is recorded
+    for (const CommunicatorCall& call : timeline_.communicator_calls_) {
+      if (call.op != Operation::kCommDestroy && call.op != Operation::kCommAbort) {
+        made.insert({call.member, call.hash});
+      }
+    }
+    std::set<NodeId> lossy;
+    for (const Loss& loss : losses) {
+      if (may_lose_transfers(loss)) {
+        lossy.insert(loss.node_id);
+      }
+    }
+    const OffsetBounds bounds = bound_offsets(
+        timeline_.sequences_, timeline_.signatures_, cluster_,
+        [this](uint32_t sequence) { return sequence_table_.group_key(sequence); },
+        [&](uint32_t index) {
+          const CallSequence& sequence = timeline_.sequences_[index];
+          return made.contains({sequence.member, sequence.hash}) &&
+                 !lossy.contains(cluster_.member(sequence.member).node_id);
+        });
     cluster_.align(bounds);
     const auto moved_ns = [&](NodeId node) { return cluster_.clock().shift_ns(node) - before[node]; };
     Interval span{kForever, std::numeric_limits<int64_t>::min()};
@@ -312,6 +354,7 @@ class TimelineBuilder {
   SequenceTable sequence_table_;
   SignatureTable signature_table_;
   std::map<std::tuple<NodeId, int32_t, uint64_t, CommHash>, int64_t> aborts_;
+  std::vector<uint32_t> unmatched_;
   int64_t skipped_ = 0;
 };
 
@@ -319,7 +362,8 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   Timeline timeline;
   TimelineBuilder builder(timeline, cluster);
   ST_TRY(stream_by_node<Collective>(source, {}, nullptr, [&](const Collective& row) { builder.add(row); }));
-  builder.finish();
+  ST_ASSIGN(const std::vector<Loss> losses, source.losses());
+  builder.finish(losses);
   if (timeline.rows_ == 0) {
     timeline.span_ = {0, 0};
     for (const CommunicatorCall& call : timeline.communicator_calls_) {
@@ -335,7 +379,8 @@ Result<Timeline> Timeline::load(EventSource& source, Cluster& cluster) {
   }
   timeline.bound_observation(cluster);
   timeline.index_members();
-  find_unrecorded_ranks(cluster, timeline.sequences_, timeline.groups_);
+  find_unrecorded_ranks(cluster, losses, timeline.sequences_, timeline.groups_);
+  doubt_whole_groups(builder.unmatched(), timeline.sequences_, cluster, timeline.groups_);
   return timeline;
 }
 
@@ -357,6 +402,16 @@ void Timeline::index_members() {
     by_member_.resize(std::max(by_member_.size(), member + 1));
     by_member_[member].push_back(i);
   }
+  called_on_.resize(by_member_.size());
+  for (size_t member = 0; member < by_member_.size(); ++member) {
+    for (const uint32_t sequence : by_member_[member]) {
+      called_on_[member].insert(sequences_[sequence].hash);
+    }
+  }
+}
+
+bool Timeline::calls_on(MemberIndex member, CommHash communicator) const {
+  return member < called_on_.size() && called_on_[member].contains(communicator);
 }
 
 const std::vector<uint32_t>& Timeline::sequences_of(MemberIndex member) const {

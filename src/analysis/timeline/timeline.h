@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "analysis/intervals.h"
@@ -189,6 +190,8 @@ class Timeline {
   [[nodiscard]] const std::vector<Group>& groups() const { return groups_; }
   /// Those of one rank, ascending.
   [[nodiscard]] const std::vector<uint32_t>& sequences_of(MemberIndex member) const;
+  /// True if the rank has calls on the communicator, or made it. In constant time.
+  [[nodiscard]] bool calls_on(MemberIndex member, CommHash communicator) const;
   [[nodiscard]] const CallSignature& signature(uint16_t index) const { return signatures_[index]; }
   /// What all ranks of the group pass or get in one call of it, as `payload_bytes`; none if that is not known.
   [[nodiscard]] std::optional<int64_t> payload(uint32_t group, uint16_t signature) const;
@@ -208,6 +211,7 @@ class Timeline {
   void index_members();
   std::vector<CallSequence> sequences_;
   std::vector<std::vector<uint32_t>> by_member_;
+  std::vector<std::unordered_set<CommHash>> called_on_;  // by member
   std::vector<Group> groups_;
   std::vector<CallSignature> signatures_;
   std::vector<CommunicatorCall> communicator_calls_;

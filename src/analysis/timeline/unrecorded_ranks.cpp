@@ -11,13 +11,29 @@
 #include <vector>
 
 #include "analysis/thresholds/set_up.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace::analysis {
 namespace {
 
+/// Nodes of whose calls some may be missing: those of a process that is followed late, too.
+std::set<NodeId> nodes_that_lost_calls(const std::vector<Loss>& losses) {
+  std::set<NodeId> nodes;
+  for (const Loss& loss : losses) {
+    if (loss.count > 0 && may_lose_calls(loss.source)) {
+      nodes.insert(loss.node_id);
+    }
+  }
+  return nodes;
+}
+
 /// Ranks that were started with the member, in a job of this size, and called nothing: they are recorded.
-void add_silent_ranks(const Cluster& cluster, const Member& member, int32_t size, std::set<int32_t>& present) {
+void add_silent_ranks(const Cluster& cluster, const std::set<NodeId>& lossy, const Member& member, int32_t size,
+                      std::set<int32_t>& present) {
   for (const Process& process : cluster.processes()) {
+    if (lossy.contains(process.node_id)) {
+      continue;
+    }
     const bool calls = cluster.find(process.node_id, process.pid) != kNoMember;
     const int64_t start_ns = cluster.clock().to_common(process.node_id, process.start_ns);
     if (!calls && process.rank && process.rank_source == RankSource::kEnvironment && member.start_ns &&
@@ -52,7 +68,8 @@ struct Job {
   MissingRanks unrecorded{{}, 0};
 };
 
-Job job_of(const Cluster& cluster, const Member& of, const std::vector<size_t>& nameless_groups) {
+Job job_of(const Cluster& cluster, const std::set<NodeId>& lossy, const Member& of,
+           const std::vector<size_t>& nameless_groups) {
   Job job{.size = of.world_size.value_or(0), .fewest_groups = std::numeric_limits<size_t>::max()};
   std::set<int32_t> present;
   int32_t members = 0;
@@ -66,7 +83,7 @@ Job job_of(const Cluster& cluster, const Member& of, const std::vector<size_t>& 
   }
   job.all_call = members >= job.size;
   if (!job.all_call) {
-    add_silent_ranks(cluster, of, job.size, present);
+    add_silent_ranks(cluster, lossy, of, job.size, present);
     job.unrecorded = MissingRanks(present, job.size);
   }
   return job;
@@ -86,10 +103,10 @@ bool is_whole(const std::vector<CallSequence>& sequences, const Group& group, co
   return took_part >= job.size || (took_part > 1 && others_call_as_often);
 }
 
-MissingRanks missing_of_communicator(const Cluster& cluster, const std::vector<CallSequence>& sequences,
-                                     const Group& group) {
+MissingRanks missing_of_communicator(const Cluster& cluster, const std::set<NodeId>& lossy,
+                                     const std::vector<CallSequence>& sequences, const Group& group) {
   std::set<int32_t> present;
-  add_silent_ranks(cluster, cluster.member(sequences[group.sequences.front()].member), *group.nranks, present);
+  add_silent_ranks(cluster, lossy, cluster.member(sequences[group.sequences.front()].member), *group.nranks, present);
   for (const uint32_t sequence : group.sequences) {
     if (sequences[sequence].comm_rank) {
       present.insert(*sequences[sequence].comm_rank);
@@ -100,8 +117,9 @@ MissingRanks missing_of_communicator(const Cluster& cluster, const std::vector<C
 
 }  // namespace
 
-void find_unrecorded_ranks(const Cluster& cluster, const std::vector<CallSequence>& sequences,
-                           std::vector<Group>& groups) {
+void find_unrecorded_ranks(const Cluster& cluster, const std::vector<Loss>& losses,
+                           const std::vector<CallSequence>& sequences, std::vector<Group>& groups) {
+  const std::set<NodeId> lossy = nodes_that_lost_calls(losses);
   const std::vector<size_t> nameless_groups = nameless_groups_of_members(cluster, sequences, groups);
   std::map<std::tuple<AttemptIndex, int32_t, std::string>, Job> jobs;
   const auto job_at = [&](const Group& group) -> const Job& {
@@ -109,7 +127,7 @@ void find_unrecorded_ranks(const Cluster& cluster, const std::vector<CallSequenc
     const auto [job, fresh] =
         jobs.try_emplace(std::tuple(member.attempt, member.world_size.value_or(0), member.job_id), Job{});
     if (fresh) {
-      job->second = job_of(cluster, member, nameless_groups);
+      job->second = job_of(cluster, lossy, member, nameless_groups);
     }
     return job->second;
   };
@@ -119,7 +137,7 @@ void find_unrecorded_ranks(const Cluster& cluster, const std::vector<CallSequenc
     if ((group.point_to_point || !group.judged_by_job()) && took_part >= *group.nranks) {
       group.all_took_part = true;
     } else if (!group.judged_by_job()) {
-      group.unrecorded = missing_of_communicator(cluster, sequences, group);
+      group.unrecorded = missing_of_communicator(cluster, lossy, sequences, group);
     } else {
       const Job& job = job_at(group);
       group.all_took_part = is_whole(sequences, group, job, nameless_groups, took_part);

@@ -25,10 +25,14 @@ using stacks::ThreadStack;
 constexpr int64_t kSampleNs = kNsPerSecond;  // at most, for the running threads of all ranks together
 constexpr size_t kThreadsOfRank = 48;        // native stacks of more are not read
 
+std::optional<int32_t> believed(std::optional<int32_t> number) {
+  return number && *number <= kMostRankNumber ? number : std::nullopt;
+}
+
 std::optional<int32_t> local_size_of(const Environment& environment) {
   for (const std::string_view name : {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}) {
     const auto number = parse_integer(value_of(environment, name));
-    if (number && *number > 0 && *number < (1 << 20)) {
+    if (number && *number > 0 && *number <= kMostRankNumber) {
       return static_cast<int32_t>(*number);
     }
   }
@@ -185,12 +189,14 @@ Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks) 
     if (!processes[i] && processes[i].error().kind == ErrorKind::kNotFound) {
       continue;
     }
-    RankState state{.pid = ranks[i].pid,
+    RankState state{.node = ranks[i].node,
+                    .pid = ranks[i].pid,
                     .start_ticks = procfs.start_ticks(ranks[i].pid),
                     .job = ranks[i].job,
-                    .rank = ranks[i].rank};
+                    .launcher_job = ranks[i].launcher_job,
+                    .rank = believed(ranks[i].rank)};
     if (const auto environment = procfs.environment(ranks[i].pid)) {
-      state.world_size = capture::job_identity(*environment).world_size;
+      state.world_size = believed(capture::job_identity(*environment).world_size);
       state.local_size = local_size_of(*environment);
     }
     state.cpu_ticks = cpu_ticks_of(procfs, ranks[i].pid);

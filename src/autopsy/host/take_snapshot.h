@@ -14,9 +14,11 @@ namespace stalltrace::autopsy {
 
 /// A rank to read.
 struct RankToRead {
+  std::string node;  // name of this host
   pid_t pid = 0;
   std::optional<int32_t> rank;
   std::string job;
+  std::optional<std::string> launcher_job;  // RankState
 };
 
 /// The ranks' states now; takes some tenths of a second for a node's ranks. A rank that has ended since is left out.

@@ -17,11 +17,6 @@ namespace {
 
 constexpr size_t kMostBlamed = 4;  // absent ranks with a finding of their own
 
-/// A rank that is alive may still come.
-Severity severity_of(const Job& job) {
-  return job.hung_ns() >= analysis::kLongWaitNs ? Severity::kCritical : Severity::kWaiting;
-}
-
 bool in_set_up(const Job& job, std::span<const size_t> ranks) {
   return std::ranges::all_of(ranks,
                              [&](size_t rank) { return job.ranks()[rank].call->op == Operation::kCommInitRank; });
@@ -70,7 +65,7 @@ std::string waiters_text(const Job& job, const std::vector<size_t>& waiting) {
 void blame(const Job& job, const std::vector<size_t>& waiting, const std::vector<size_t>& outside, size_t rank,
            std::vector<Finding>& findings) {
   const bool set_up = in_set_up(job, waiting);
-  Finding finding = job.finding(set_up ? Cause::kInitFailure : Cause::kMissingCollective, severity_of(job),
+  Finding finding = job.finding(set_up ? Cause::kInitFailure : Cause::kMissingCollective, severity_of_wait(job),
                                 outside.size() <= waiting.size() ? 0.9 : 0.7);
   finding.culprit = job.culprit(rank);
   finding.summary = fmt::format("{} is alive, {}, and in no collective call: {}.", capitalised(job.name(rank)),
@@ -78,20 +73,26 @@ void blame(const Job& job, const std::vector<size_t>& waiting, const std::vector
   finding.evidence.push_back(doing_evidence(job, rank));
   add_unread(job, rank, finding);
   add_waiting(job, finding);
+  std::vector<size_t> compared = waiting;
+  compared.push_back(rank);
+  job.limit_confidence(finding, compared);
   finding.remedy =
       fmt::format("see why pid {} on {} is there (stalltrace stacks --pid {} has all its threads); {}",
-                  job.ranks()[rank].pid, job.context().node, job.ranks()[rank].pid, analysis::kLookForAbsence);
+                  job.ranks()[rank].pid, job.ranks()[rank].node, job.ranks()[rank].pid, analysis::kLookForAbsence);
   findings.push_back(std::move(finding));
 }
 
 void blame_no_rank(const Job& job, const std::vector<size_t>& waiting, const std::vector<size_t>& outside,
                    std::vector<Finding>& findings) {
-  Finding finding = job.finding(Cause::kMissingCollective, severity_of(job), 0.7);
+  Finding finding = job.finding(Cause::kMissingCollective, severity_of_wait(job), 0.7);
   if (waiting.size() == 1) {
     finding.culprit = job.culprit(waiting.front());
   }
-  finding.summary = fmt::format("Only {} of {} ranks here wait in a call ({}), the others are elsewhere: {}.",
-                                waiting.size(), job.ranks().size(), job.where(waiting), job.where(outside));
+  finding.summary = fmt::format("Only {} of {} ranks {} wait in a call ({}), the others are elsewhere: {}.",
+                                waiting.size(), job.ranks().size(), job.here(), job.where(waiting), job.where(outside));
+  std::vector<size_t> compared = waiting;
+  compared.insert(compared.end(), outside.begin(), outside.end());
+  job.limit_confidence(finding, compared);
   add_waiting(job, finding);
   finding.remedy = analysis::kLookForUnevenCalls;
   findings.push_back(std::move(finding));
@@ -103,6 +104,10 @@ std::string key_of(const Job& job, size_t rank) {
 }
 
 }  // namespace
+
+Severity severity_of_wait(const Job& job) {
+  return job.hung_ns() >= analysis::kLongWaitNs ? Severity::kCritical : Severity::kWaiting;
+}
 
 void find_missing(const Job& job, std::vector<Finding>& findings) {
   const std::vector<size_t> waiting = waiting_ranks(job);
@@ -145,7 +150,7 @@ void find_different_calls(const Job& job, std::vector<Finding>& findings) {
   }
   std::ranges::stable_sort(sorted, std::ranges::greater{}, &std::vector<size_t>::size);
   const bool one_against_many = sorted.size() == 2 && sorted[1].size() == 1 && sorted[0].size() > 1;
-  Finding finding = job.finding(Cause::kMissingCollective, severity_of(job), one_against_many ? 0.8 : 0.6);
+  Finding finding = job.finding(Cause::kMissingCollective, severity_of_wait(job), one_against_many ? 0.8 : 0.6);
   if (one_against_many) {
     finding.culprit = job.culprit(sorted[1].front());
   }
@@ -153,6 +158,7 @@ void find_different_calls(const Job& job, std::vector<Finding>& findings) {
       "Ranks wait for each other in different calls, a deadlock{}: {}; they have waited {}.",
       one_against_many ? fmt::format(" ({} is in one that the others are not in)", job.name(sorted[1].front())) : "",
       job.where(waiting), waited_text(job));
+  job.limit_confidence(finding, waiting);
   add_waiting(job, finding);
   finding.remedy =
       "let all ranks make the same calls in the same order; look for a call under a condition that only some ranks "
@@ -174,25 +180,30 @@ void find_unknown(const Job& job, std::vector<Finding>& findings) {
       unclear.push_back(i);
       const std::string why = !rank.problem.empty()        ? rank.problem
                               : !rank.call_problem.empty() ? rank.call_problem
-                                                           : "it moved between the two snapshots: " + job.doing(i);
+                              : job.gets_on(i)
+                                  ? "it made calls or exchanged data in between; then it was " + job.doing(i)
+                                  : "it moved between the two snapshots: " + job.doing(i);
       missing.push_back(fmt::format("whether {} is inside a call ({})", job.short_name(i), why));
     }
   }
   if (const auto absent = job.absent(); !absent.empty()) {
     const auto addresses = foreign_addresses(job);
-    missing.push_back(fmt::format("{} on other hosts{}", count_of(static_cast<int64_t>(absent.size()), "rank"),
+    missing.push_back(fmt::format("{} {}{}", count_of(static_cast<int64_t>(absent.size()), "rank"),
+                                  job.on_several_hosts() ? "that no file shows" : "on other hosts",
                                   addresses.empty() ? "" : fmt::format(" ({})", fmt::join(addresses, ", "))));
   }
   missing.emplace_back(
       "which call by number each rank is in, and with which size: only a recording from before the hang, "
       "NCCL's RAS or PyTorch's flight recorder have them");
   const bool here = unclear.empty() && job.absent().empty();
-  Finding finding = job.finding(Cause::kUnknown, severity_of(job), 0.5);
-  finding.summary = fmt::format("{}, and nothing here shows why: {}.", capitalised(waiters_text(job, waiting)),
-                                here ? "all ranks are in the call, none is stopped, and no connection between them has "
-                                       "data that are not acknowledged or not read"
-                                     : "no rank here that could be read is elsewhere, is stopped, or has a silent "
-                                       "connection");
+  Finding finding = job.finding(Cause::kUnknown, severity_of_wait(job), 0.5);
+  finding.summary =
+      fmt::format("{}, and nothing {} shows why: {}.", capitalised(waiters_text(job, waiting)), job.here(),
+                  here ? "all ranks are in the call, none is stopped, and no connection between them has "
+                         "data that are not acknowledged or not read"
+                       : fmt::format("no rank {} that could be read is elsewhere, is stopped, or has a "
+                                     "silent connection",
+                                     job.here()));
   add_waiting(job, finding);
   finding.evidence.push_back({"missing_evidence",
                               static_cast<int64_t>(missing.size()),
@@ -202,7 +213,8 @@ void find_unknown(const Job& job, std::vector<Finding>& findings) {
       job.absent().empty()
           ? "import the flight recorder's dumps or the NCCL logs of all ranks (stalltrace import), or start "
             "the job again under stalltrace run"
-          : "run stalltrace autopsy on the hosts of the other ranks too: one of them may be elsewhere";
+          : "run stalltrace autopsy --out FILE on the hosts of the other ranks too, and give the files of all hosts to "
+            "stalltrace autopsy: one of them may be elsewhere";
   findings.push_back(std::move(finding));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "autopsy/judge/job.h"
@@ -18,6 +19,7 @@ struct SilentLink {
   size_t sender = 0;
   std::optional<size_t> receiver;
   bool acknowledgements = false;  // the data arrive; what is lost are the acknowledgements
+  bool direction_known = true;    // false: the ends were seen at different times, and their counters do not compare
   const TcpSocket* socket = nullptr;
 
   /// The direction in which packets are lost, by rank; nullopt for an end on another host.
@@ -35,14 +37,15 @@ std::vector<SilentLink> silent_links(const Job& job) {
   std::vector<SilentLink> links;
   for (const RankConnection& connection : job.connections()) {
     if (repeats_in_vain(job, connection.from, *connection.socket)) {
+      const bool together = job.together(std::array{connection.from, connection.to});
       // The SYN counts as one byte that was acknowledged.
-      const bool arrived = connection.other->received > connection.socket->acked;
-      links.push_back({connection.from, connection.to, arrived, connection.socket});
+      const bool arrived = together && connection.other->received > connection.socket->acked;
+      links.push_back({connection.from, connection.to, arrived, together, connection.socket});
     }
   }
   for (const OutsideConnection& connection : job.outside()) {
     if (repeats_in_vain(job, connection.from, *connection.socket)) {
-      links.push_back({connection.from, std::nullopt, false, connection.socket});
+      links.push_back({connection.from, std::nullopt, false, true, connection.socket});
     }
   }
   return links;
@@ -134,13 +137,19 @@ void find_silent_links(const Job& job, std::vector<Finding>& findings) {
     const SilentLink& first = together.front();
     Finding finding = job.finding(Cause::kPartition, Severity::kCritical, 0.9);
     finding.link = endpoints(job, first);
-    const std::string path = fmt::format("from {} to {}", end_text(job, first.lost_from(), *finding.link->src),
-                                         end_text(job, first.lost_to(), *finding.link->dst));
+    const std::string from = end_text(job, first.lost_from(), *finding.link->src);
+    const std::string to = end_text(job, first.lost_to(), *finding.link->dst);
+    const std::string path =
+        first.direction_known ? fmt::format("from {} to {}", from, to) : fmt::format("between {} and {}", from, to);
     if (node) {
       finding.culprit = job.culprit(*node);
     }
     finding.summary = fmt::format("Nothing gets through {}: the job has hung {}.",
                                   node ? fmt::format("from or to {}", job.name(*node)) : path, waited_text(job));
+    const auto apart = std::ranges::find(together, false, &SilentLink::direction_known);
+    if (apart != together.end()) {
+      job.limit_confidence(finding, std::array{apart->sender, apart->receiver.value_or(apart->sender)});
+    }
     constexpr size_t kListed = 4;
     for (size_t i = 0; i < std::min(together.size(), kListed); ++i) {
       finding.evidence.push_back(evidence_of(job, together[i]));
@@ -158,7 +167,8 @@ void find_unread(const Job& job, std::vector<Finding>& findings) {
   std::map<size_t, std::vector<const RankConnection*>> by_receiver;
   for (const RankConnection& connection : job.connections()) {
     const TcpSocket* before = job.before(connection.to, *connection.other);
-    const bool unread = connection.other->receive_queue >= kUnreadBytes && before != nullptr &&
+    const bool together = job.together(std::array{connection.from, connection.to});
+    const bool unread = together && connection.other->receive_queue >= kUnreadBytes && before != nullptr &&
                         before->receive_queue == connection.other->receive_queue &&
                         before->received == connection.other->received;
     if (unread && connection.socket->timer == Timer::kWindowProbe && !job.stopped(connection.to)) {
@@ -176,7 +186,8 @@ void find_unread(const Job& job, std::vector<Finding>& findings) {
                     format_size(one.socket->send_queue)),
         {}};
     const auto blamed = std::ranges::find_if(findings, [&, rank = receiver](const Finding& finding) {
-      return finding.culprit && finding.culprit->pid == job.ranks()[rank].pid;
+      return finding.culprit && finding.culprit->pid == job.ranks()[rank].pid &&
+             finding.culprit->node == job.ranks()[rank].node;
     });
     if (blamed != findings.end()) {
       blamed->evidence.push_back(std::move(evidence));
@@ -191,7 +202,7 @@ void find_unread(const Job& job, std::vector<Finding>& findings) {
     finding.evidence.push_back(std::move(evidence));
     add_waiting(job, finding);
     finding.remedy = fmt::format("see what the network thread of pid {} on {} does (gdb, stalltrace stacks --pid {})",
-                                 job.ranks()[receiver].pid, job.context().node, job.ranks()[receiver].pid);
+                                 job.ranks()[receiver].pid, job.ranks()[receiver].node, job.ranks()[receiver].pid);
     findings.push_back(std::move(finding));
   }
 }

@@ -34,17 +34,16 @@ std::string stopped_at(const RankState& rank) {
   return rank.call ? "; it was in " + call_text(rank) : rank.call_site ? "; it was " + rank.location : "";
 }
 
-std::string remedy_for(const Job& job, const RankState& rank) {
+std::string remedy_for(const RankState& rank) {
   switch (rank.run_state) {
     case RunState::kDebugged:
       return fmt::format("let the debugger {}continue or detach pid {} on {}",
-                         rank.debugger == 0 ? "" : fmt::format("(pid {}) ", rank.debugger), rank.pid,
-                         job.context().node);
+                         rank.debugger == 0 ? "" : fmt::format("(pid {}) ", rank.debugger), rank.pid, rank.node);
     case RunState::kFrozen:
       return fmt::format(
           "thaw the cgroup of pid {} on {} (cgroup.freeze), and see who froze it: the scheduler, a "
           "container runtime that paused it",
-          rank.pid, job.context().node);
+          rank.pid, rank.node);
     case RunState::kStopped:
     case RunState::kAlive:
       break;
@@ -52,7 +51,7 @@ std::string remedy_for(const Job& job, const RankState& rank) {
   return fmt::format(
       "continue it with kill -CONT {} on {}, then find out who stopped it (kill -STOP, job preemption by "
       "the scheduler, Ctrl-Z)",
-      rank.pid, job.context().node);
+      rank.pid, rank.node);
 }
 
 /// Sockets whose other end was closed; the process here has not closed its own.
@@ -64,11 +63,12 @@ std::vector<OutsideConnection> half_closed(const Job& job) {
   return found;
 }
 
-void add_dead(const Job& job, const std::vector<int32_t>& absent, double confidence, std::string why,
-              std::vector<Finding>& findings) {
+/// `node`: where they were; empty: not known.
+void add_dead(const Job& job, const std::vector<int32_t>& absent, const std::string& node, double confidence,
+              std::string why, std::vector<Finding>& findings) {
   Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, confidence);
   if (absent.size() == 1) {
-    finding.culprit = Culprit{confidence > 0.85 ? job.context().node : "", absent.front(), 0};
+    finding.culprit = Culprit{node, absent.front(), 0};
   }
   finding.summary = fmt::format("{} of {} {} no process any more, while others have waited {}.",
                                 capitalised(analysis::ranks_text(absent)), job.world_size(),
@@ -100,7 +100,8 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
   const bool one = names.size() == 1 && absent.empty();
   Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, one ? 0.95 : 0.6);
   if (one) {
-    finding.culprit = Culprit{job.context().node, job.ended().front().rank, job.ended().front().pid};
+    const RankState& ended = job.ended().front();
+    finding.culprit = Culprit{ended.node, ended.rank, ended.pid};
   } else if (absent.size() == 1) {
     finding.culprit = Culprit{"", absent.front(), 0};
   }
@@ -108,9 +109,9 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
   finding.summary =
       fmt::format("{} ended while this program watched{}.", capitalised(fmt::format("{}", fmt::join(names, ", "))),
                   absent.empty() ? ""
-                                 : fmt::format("; {} had no process here before that, and may have been "
+                                 : fmt::format("; {} had no process {} before that, and may have been "
                                                "the first",
-                                               analysis::ranks_text(absent)));
+                                               analysis::ranks_text(absent), job.here()));
   for (const RankState& rank : job.ended()) {
     if (finding.evidence.size() < kMostEnded) {
       finding.evidence.push_back(
@@ -122,6 +123,16 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
                                   : fmt::format("read the log of {} first: the others' errors follow from its end",
                                                 analysis::ranks_text(absent));
   findings.push_back(std::move(finding));
+}
+
+/// Of ranks that no process has.
+std::string not_here(const Job& job) {
+  if (job.may_be_elsewhere()) {
+    return fmt::format("of {} have no process {} that is known to be theirs", job.world_size(), job.here());
+  }
+  return job.on_several_hosts()
+             ? fmt::format("of {} were not looked at: no file shows them", job.world_size())
+             : fmt::format("of {} are not {}", job.world_size(), job.here() == "here" ? "on this host" : job.here());
 }
 
 }  // namespace
@@ -140,7 +151,7 @@ void find_stopped(const Job& job, std::vector<Finding>& findings) {
     finding.evidence.push_back(
         {"thread_state", 1, fmt::format("all its threads were stopped in both snapshots{}", stopped_at(rank)), {}});
     add_waiting(job, finding);
-    finding.remedy = remedy_for(job, rank);
+    finding.remedy = remedy_for(rank);
     findings.push_back(std::move(finding));
   }
 }
@@ -154,22 +165,24 @@ void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::
   if (absent.empty()) {
     return;
   }
-  const bool all_on_this_node = std::ranges::any_of(
+  const auto on_one_node = std::ranges::find_if(
       job.ranks(), [](const RankState& rank) { return rank.world_size && rank.local_size == rank.world_size; });
   const std::vector<std::string> foreign = foreign_addresses(job);
-  if (all_on_this_node) {
-    add_dead(job, absent, 0.9, "the launcher put all ranks of the job on this node, and these have no process",
+  if (on_one_node != job.ranks().end()) {
+    add_dead(job, absent, on_one_node->node, 0.9,
+             "the launcher put all ranks of the job on this node, and these have no process", findings);
+  } else if (foreign.empty() && !half_closed(job).empty() && !job.may_be_elsewhere()) {
+    add_dead(job, absent, "", 0.75,
+             fmt::format("no process {} has these ranks, and the other ends of the job's connections were closed",
+                         job.here()),
              findings);
-  } else if (foreign.empty() && !half_closed(job).empty()) {
-    add_dead(job, absent, 0.75,
-             "no process here has these ranks, and the other ends of the job's connections were closed", findings);
   } else if (foreign.empty()) {
-    notes.push_back(fmt::format("{} of {} are not on this host, and no connection shows where they are or were",
-                                analysis::ranks_text(absent), job.world_size()));
+    notes.push_back(fmt::format("{} {}, and no connection shows where they are or were", analysis::ranks_text(absent),
+                                not_here(job)));
   } else {
     const size_t named = std::min(foreign.size(), kAddressesNamed);
-    notes.push_back(fmt::format("{} of {} are not on this host; the ranks here are connected to {}{}: look there too",
-                                analysis::ranks_text(absent), job.world_size(),
+    notes.push_back(fmt::format("{} {}; the ranks {} are connected to {}{}: look there too",
+                                analysis::ranks_text(absent), not_here(job), job.here(),
                                 fmt::join(foreign.begin(), foreign.begin() + static_cast<std::ptrdiff_t>(named), ", "),
                                 foreign.size() > named ? fmt::format(" and {} more", foreign.size() - named) : ""));
   }

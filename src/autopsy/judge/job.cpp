@@ -5,7 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <string_view>
+#include <tuple>
 
 #include "autopsy/judge/thresholds.h"
 #include "base/clock.h"
@@ -17,33 +20,121 @@ namespace {
 
 constexpr size_t kNamed = 8;
 
+using ProcessKey = std::tuple<std::string_view, pid_t, uint64_t>;
+
+ProcessKey key_of(const RankState& rank) { return {rank.node, rank.pid, rank.start_ticks}; }
+
+auto key_of(const TcpSocket& socket) {
+  return std::tuple<uint64_t, uint64_t, const Endpoint&, const Endpoint&>(socket.inode, socket.netns, socket.local,
+                                                                          socket.remote);
+}
+
+/// For hostile files with a hundred thousand sockets a search from the first on takes too long.
+std::vector<const TcpSocket*> sorted_sockets(const RankState* rank) {
+  std::vector<const TcpSocket*> sockets;
+  if (rank != nullptr) {
+    for (const TcpSocket& socket : rank->sockets) {
+      sockets.push_back(&socket);
+    }
+  }
+  std::ranges::stable_sort(sockets, [](const TcpSocket* a, const TcpSocket* b) { return key_of(*a) < key_of(*b); });
+  return sockets;
+}
+
 }  // namespace
 
 Job::Job(Snapshot first, Snapshot last, const Context& context)
     : first_(std::move(first)), last_(std::move(last)), context_(context) {
-  const auto same = [](const RankState& a, const RankState& b) {
-    return a.pid == b.pid && a.start_ticks == b.start_ticks;
-  };
-  for (const RankState& rank : last_.ranks) {
-    const auto found = std::ranges::find_if(first_.ranks, [&](const RankState& other) { return same(rank, other); });
-    before_.push_back(found == first_.ranks.end() ? nullptr : &*found);
-  }
+  std::map<ProcessKey, const RankState*> first_by_key;
+  std::set<ProcessKey> still_there;
   for (const RankState& rank : first_.ranks) {
-    if (std::ranges::none_of(last_.ranks, [&](const RankState& other) { return same(rank, other); })) {
-      ended_.push_back(rank);
+    first_by_key.emplace(key_of(rank), &rank);
+  }
+  for (const RankState& rank : last_.ranks) {
+    const auto found = first_by_key.find(key_of(rank));
+    before_.push_back(found == first_by_key.end() ? nullptr : found->second);
+    sockets_before_.push_back(sorted_sockets(before_.back()));
+    still_there.insert(key_of(rank));
+  }
+  std::ranges::copy_if(first_.ranks, std::back_inserter(ended_),
+                       [&](const RankState& rank) { return !still_there.contains(key_of(rank)); });
+  for (const Snapshot* snapshot : {&first_, &last_}) {
+    for (const RankState& rank : snapshot->ranks) {
+      hosts_.insert(rank.node);
     }
   }
   connections_ = rank_connections(last_);
   outside_ = outside_connections(last_);
+  find_who_gets_on();
 }
 
 const TcpSocket* Job::before(size_t rank, const TcpSocket& socket) const {
-  if (before_[rank] == nullptr) {
-    return nullptr;
+  const auto& sockets = sockets_before_[rank];
+  const auto found = std::ranges::lower_bound(sockets, key_of(socket), std::ranges::less(),
+                                              [](const TcpSocket* other) { return key_of(*other); });
+  return found == sockets.end() || !(*found)->same_socket(socket) ? nullptr : *found;
+}
+
+int64_t Job::longest_watched_ns() const {
+  int64_t longest_ns = watched_ns();
+  for (const auto& [node, traced] : context_.traced) {
+    longest_ns = std::max(longest_ns, hosts_.contains(node) ? traced.lasted_ns : 0);
   }
-  const auto& sockets = before_[rank]->sockets;
-  const auto found = std::ranges::find_if(sockets, [&](const TcpSocket& other) { return other.same_socket(socket); });
-  return found == sockets.end() ? nullptr : &*found;
+  return longest_ns;
+}
+
+std::string Job::here() const {
+  if (on_several_hosts()) {
+    return fmt::format("on these {} hosts", hosts_.size());
+  }
+  return context_.traced.size() > 1 ? "on " + *hosts_.begin() : "here";
+}
+
+bool Job::may_be_elsewhere() const {
+  const RankState* any = !ranks().empty() ? &ranks().front() : !ended_.empty() ? &ended_.front() : nullptr;
+  return any != nullptr && context_.not_joined.contains(any->job);
+}
+
+Job::Times Job::times_of(size_t rank) const {
+  const auto known = context_.views.find(ranks()[rank].node);
+  return known == context_.views.end() ? Times{first_.taken_ns, last_.taken_ns}
+                                       : Times{known->second.first_ns, known->second.last_ns};
+}
+
+bool Job::together(std::span<const size_t> ranks) const {
+  Times common{INT64_MIN, INT64_MAX};
+  for (const size_t rank : ranks) {
+    const Times times = times_of(rank);
+    common = {std::max(common.first_ns, times.first_ns), std::min(common.last_ns, times.last_ns)};
+  }
+  return common.first_ns <= common.last_ns;
+}
+
+void Job::limit_confidence(Finding& finding, std::span<const size_t> ranks) const {
+  if (together(ranks)) {
+    return;
+  }
+  Times all{INT64_MAX, INT64_MIN};
+  for (const size_t rank : ranks) {
+    const Times times = times_of(rank);
+    all = {std::min(all.first_ns, times.first_ns), std::max(all.last_ns, times.last_ns)};
+  }
+  finding.confidence = std::min(finding.confidence, kApartConfidence);
+  finding.summary +=
+      fmt::format(" Their hosts were looked at one after the other, within {}: what was seen is not of one moment.",
+                  format_duration(all.last_ns - all.first_ns));
+}
+
+bool Job::has_address(const std::string& address, const std::string& node) const {
+  const auto among = [&](const std::vector<std::string>& addresses) {
+    return std::ranges::find(addresses, address) != addresses.end();
+  };
+  if (context_.views.empty()) {
+    return among(last_.host_addresses);
+  }
+  return std::ranges::any_of(context_.views, [&](const auto& view) {
+    return hosts_.contains(view.first) && (node.empty() || view.first == node) && among(view.second.addresses);
+  });
 }
 
 std::optional<int64_t> Job::silent_ns() const {
@@ -72,7 +163,41 @@ bool Job::waits(size_t rank) const {
 bool Job::is_outside(size_t rank) const {
   const RankState& now = ranks()[rank];
   const RankState* before = before_[rank];
-  return !stopped(rank) && now.call_known && !now.call && before != nullptr && before->call_known && !before->call;
+  return !stopped(rank) && now.call_known && !now.call && before != nullptr && before->call_known && !before->call &&
+         !gets_on(rank);
+}
+
+bool Job::made_calls(const RankState& rank) const {
+  const auto traced = context_.traced.find(rank.node);
+  return traced != context_.traced.end() && std::ranges::any_of(traced->second.calls, [&](const auto& of_process) {
+           const auto& [pid, calls] = of_process;
+           return pid == rank.pid && calls.ended + calls.launched > 0;
+         });
+}
+
+void Job::find_who_gets_on() {
+  for (const RankState& rank : ranks()) {
+    gets_on_.push_back(made_calls(rank));
+  }
+  const auto written = [](const TcpSocket& socket) { return socket.acked + socket.send_queue; };
+  const auto read = [](const TcpSocket& socket) {
+    return socket.received - std::min<uint64_t>(socket.received, socket.receive_queue);
+  };
+  for (const RankConnection& connection : connections_) {
+    const TcpSocket* earlier = before(connection.from, *connection.socket);
+    if (earlier == nullptr) {
+      continue;
+    }
+    const auto [first_ns, last_ns] = times_of(connection.from);
+    const int64_t least = std::max<int64_t>(1, kProgressBytesPerSecond * (last_ns - first_ns) / kNsPerSecond);
+    const auto grown = [&](const auto& count) {
+      const uint64_t last = count(*connection.socket);
+      return last - std::min(last, count(*earlier)) >= static_cast<uint64_t>(least);
+    };
+    if (grown(written) || grown(read)) {
+      gets_on_[connection.from] = true;
+    }
+  }
 }
 
 std::string Job::short_name(size_t rank) const {
@@ -82,8 +207,8 @@ std::string Job::short_name(size_t rank) const {
 
 std::string Job::name(size_t rank) const {
   const RankState& state = ranks()[rank];
-  return state.rank ? fmt::format("rank {} ({}, pid {})", *state.rank, context_.node, state.pid)
-                    : fmt::format("pid {} on {}", state.pid, context_.node);
+  return state.rank ? fmt::format("rank {} ({}, pid {})", *state.rank, state.node, state.pid)
+                    : fmt::format("pid {} on {}", state.pid, state.node);
 }
 
 std::string Job::names(std::span<const size_t> ranks) const {
@@ -130,7 +255,7 @@ std::string Job::doing(size_t rank) const {
   return state.call_site ? fmt::format("{}, {}", state.location, state.activity) : state.activity;
 }
 
-Culprit Job::culprit(size_t rank) const { return {context_.node, ranks()[rank].rank, ranks()[rank].pid}; }
+Culprit Job::culprit(size_t rank) const { return {ranks()[rank].node, ranks()[rank].rank, ranks()[rank].pid}; }
 
 int32_t Job::world_size() const {
   int32_t size = 0;
@@ -201,18 +326,18 @@ std::vector<size_t> waiting_ranks(const Job& job) {
 
 void add_waiting(const Job& job, Finding& finding) {
   const std::vector<size_t> ranks = waiting_ranks(job);
-  finding.evidence.push_back({"stack",
-                              static_cast<int64_t>(ranks.size()),
-                              ranks.empty() ? "no other rank here was seen to wait in a call" : job.where(ranks),
-                              {}});
+  finding.evidence.push_back(
+      {"stack",
+       static_cast<int64_t>(ranks.size()),
+       ranks.empty() ? fmt::format("no other rank {} was seen to wait in a call", job.here()) : job.where(ranks),
+       {}});
 }
 
 std::vector<std::string> foreign_addresses(const Job& job) {
   std::set<std::string> addresses;
   for (const OutsideConnection& connection : job.outside()) {
     const std::string& address = connection.socket->remote.address;
-    const bool ours = std::ranges::find(job.last().host_addresses, address) != job.last().host_addresses.end();
-    if (!ours && !is_loopback(address) && connection.socket->state != TcpState::kCloseWait) {
+    if (!job.has_address(address) && !is_loopback(address) && connection.socket->state != TcpState::kCloseWait) {
       addresses.insert(address);
     }
   }

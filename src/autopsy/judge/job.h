@@ -31,11 +31,12 @@ class Job {
   [[nodiscard]] const std::vector<RankConnection>& connections() const { return connections_; }
   [[nodiscard]] const std::vector<OutsideConnection>& outside() const { return outside_; }
   [[nodiscard]] const Context& context() const { return context_; }
-  [[nodiscard]] const Snapshot& last() const { return last_; }
   /// The same socket in the first snapshot; null if it was not there.
   [[nodiscard]] const TcpSocket* before(size_t rank, const TcpSocket& socket) const;
 
   [[nodiscard]] int64_t watched_ns() const { return last_.taken_ns - first_.taken_ns; }
+  /// Of several hosts that were watched for different times, the longest; watched_ns() is the shortest.
+  [[nodiscard]] int64_t longest_watched_ns() const;
   /// For how long no rank has sent or received data of another, except heartbeats; nullopt: no connection shows it.
   [[nodiscard]] std::optional<int64_t> silent_ns() const;
   /// How long the job has hung, at least.
@@ -44,8 +45,24 @@ class Job {
   [[nodiscard]] bool stopped(size_t rank) const { return ranks()[rank].run_state != RunState::kAlive; }
   /// It was inside one call in both snapshots, and runs.
   [[nodiscard]] bool waits(size_t rank) const;
-  /// It runs, and was outside of all calls in both.
+  /// It runs, was outside of all calls in both, and does not get on.
   [[nodiscard]] bool is_outside(size_t rank) const;
+  /// Between the two snapshots of its host it made calls, or wrote or read as much as a job that progresses does on a
+  /// connection with another rank. Bytes that lie in its sockets do not count.
+  [[nodiscard]] bool gets_on(size_t rank) const { return gets_on_[rank]; }
+
+  /// "here" if one host was looked at; "on these 3 hosts"; "on gpu02", where others have no rank of this job.
+  [[nodiscard]] std::string here() const;
+  /// Whether ranks that no process has may be those of a job of another name, on another host.
+  [[nodiscard]] bool may_be_elsewhere() const;
+  /// Whether several hosts hold its ranks.
+  [[nodiscard]] bool on_several_hosts() const { return hosts_.size() > 1; }
+  /// Whether the hosts of these ranks were looked at in one moment: the times between their snapshots overlap.
+  [[nodiscard]] bool together(std::span<const size_t> ranks) const;
+  /// Limits the confidence of a finding that compares these ranks, and says why, unless they were seen together.
+  void limit_confidence(Finding& finding, std::span<const size_t> ranks) const;
+  /// Whether it is an address of a host that holds ranks of this job; with `node`, of that one.
+  [[nodiscard]] bool has_address(const std::string& address, const std::string& node = {}) const;
 
   /// "rank 2 (host7, pid 4711)", "pid 4711 on host7"
   [[nodiscard]] std::string name(size_t rank) const;
@@ -58,7 +75,7 @@ class Job {
   /// "in load_batch at data.py:212, reading FIFO /data/in"
   [[nodiscard]] std::string doing(size_t rank) const;
   [[nodiscard]] Culprit culprit(size_t rank) const;
-  /// Ranks below world_size that no process here had in either snapshot; empty where world_size is not known.
+  /// Ranks below world_size that no process had in either snapshot; empty where world_size is not known.
   [[nodiscard]] std::vector<int32_t> absent() const;
   [[nodiscard]] int32_t world_size() const;
 
@@ -66,13 +83,25 @@ class Job {
   [[nodiscard]] Finding finding(Cause cause, Severity severity, double confidence) const;
 
  private:
+  struct Times {
+    int64_t first_ns = 0;
+    int64_t last_ns = 0;
+  };
+  /// Of the rank's host: from its first to its last snapshot.
+  [[nodiscard]] Times times_of(size_t rank) const;
+  [[nodiscard]] bool made_calls(const RankState& rank) const;
+  void find_who_gets_on();
+
   Snapshot first_;
   Snapshot last_;
   const Context& context_;
   std::vector<const RankState*> before_;
+  std::vector<std::vector<const TcpSocket*>> sockets_before_;  // of each rank, by key_of()
   std::vector<RankState> ended_;
+  std::set<std::string> hosts_;  // that hold its ranks
   std::vector<RankConnection> connections_;
   std::vector<OutsideConnection> outside_;
+  std::vector<bool> gets_on_;  // of each rank
 };
 
 /// "all_reduce at train.py:88", "MPI_Allreduce"
@@ -83,7 +112,7 @@ std::string waited_text(const Job& job);
 std::vector<size_t> waiting_ranks(const Job& job);
 /// Adds where they wait.
 void add_waiting(const Job& job, Finding& finding);
-/// Addresses that connections lead to, that are none of this host's, and whose ends were not closed.
+/// Addresses that connections lead to, that are none of the hosts that hold its ranks, and whose ends were not closed.
 std::vector<std::string> foreign_addresses(const Job& job);
 
 // Each adds the findings of its kind.
@@ -96,6 +125,11 @@ void find_missing(const Job& job, std::vector<Finding>& findings);
 void find_different_calls(const Job& job, std::vector<Finding>& findings);
 /// Ranks wait, and the snapshots do not show why.
 void find_unknown(const Job& job, std::vector<Finding>& findings);
+/// What NCCL's RAS answered: evidence on ranks that are blamed already; findings where ranks wait and the only one is
+/// `unknown`; else notes. RAS counts launches, and in a job that runs a rank is behind for a moment as well.
+void add_ras(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes);
+/// How bad it is that others wait for a rank: one that is alive may still come.
+Severity severity_of_wait(const Job& job);
 
 /// Why the job progresses: "4 ranks ended 120 calls ..."; empty: it does not.
 std::string progress_of(const Job& job);

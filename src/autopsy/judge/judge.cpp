@@ -51,11 +51,13 @@ void add_retries(const Job& job, JobVerdict& verdict) {
 }
 
 void add_untraced(const Job& job, JobVerdict& verdict) {
-  const Traced& traced = job.context().traced;
-  if (!traced.done && !traced.problem.empty()) {
-    verdict.notes.push_back(fmt::format(
-        "calls that ended in between were not counted ({}): a job whose data use no sockets may get on unseen",
-        traced.problem));
+  for (const auto& [node, traced] : job.context().traced) {
+    const bool holds_ranks = std::ranges::any_of(job.ranks(), [&](const RankState& rank) { return rank.node == node; });
+    if (holds_ranks && !traced.done && !traced.problem.empty()) {
+      verdict.notes.push_back(fmt::format(
+          "{}calls that ended in between were not counted ({}): a job whose data use no sockets may get on unseen",
+          job.on_several_hosts() ? node + ": " : "", traced.problem));
+    }
   }
 }
 
@@ -82,22 +84,26 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
   if (findings.empty()) {
     find_unknown(job, findings);
   }
-  if (!findings.empty()) {
-    verdict.state = JobState::kHangs;
-    verdict.text = findings.front().summary;
-    return verdict;
-  }
   std::vector<size_t> all;
   bool known = true;
   for (size_t i = 0; i < job.ranks().size(); ++i) {
     all.push_back(i);
     known = known && (job.ranks()[i].call_known || job.stopped(i));
   }
+  if (!findings.empty() || !known) {
+    add_ras(job, findings, verdict.notes);
+  }
+  if (!findings.empty()) {
+    verdict.state = JobState::kHangs;
+    verdict.text = findings.front().summary;
+    return verdict;
+  }
   verdict.state = known ? JobState::kNoRankWaits : JobState::kNotKnown;
-  verdict.text = fmt::format("{}: {}",
-                             known ? "no rank here waits for another"
-                                   : "whether a rank here waits for another is not known, not all could be read",
-                             all.empty() ? "none is left" : job.where(all));
+  verdict.text = fmt::format(
+      "{}: {}",
+      known ? fmt::format("no rank {} waits for another", job.here())
+            : fmt::format("whether a rank {} waits for another is not known, not all could be read", job.here()),
+      all.empty() ? "none is left" : job.where(all));
   return verdict;
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two snapshots of a host's ranks → which jobs hang, and the findings: who is to blame, by which evidence. Pure: no
-// clock, no kernel. What two snapshots do not show is `unknown`, with the missing evidence.
+// Two snapshots of a host's ranks, or of several hosts' → which jobs hang, and the findings: who is to blame, by which
+// evidence. Pure: no clock, no kernel. What two snapshots do not show is `unknown`, with the missing evidence.
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -12,16 +14,25 @@
 
 namespace stalltrace::autopsy {
 
+/// When one of several hosts was looked at, on the clock of the snapshots, and its addresses.
+struct HostView {
+  int64_t first_ns = 0;
+  int64_t last_ns = 0;
+  std::vector<std::string> addresses;
+};
+
 struct Context {
-  std::string node;           // name of this host
-  int64_t utc_offset_ns = 0;  // UTC minus CLOCK_MONOTONIC
-  Traced traced;
+  int64_t utc_offset_ns = 0;              // UTC minus the clock of the snapshots
+  std::map<std::string, Traced> traced;   // of each host that was looked at, by its name
+  std::map<std::string, HostView> views;  // the same hosts; empty: one host, and the snapshots have its times
+  std::set<std::string> not_joined;       // jobs of which another host may show ranks under another name
+  std::vector<RasAccount> ras;            // in order of time
 };
 
 enum class JobState : uint8_t {
   kProgresses,   // data flow between the ranks, or calls end
-  kNoRankWaits,  // no rank waits for another as far as this host shows
-  kNotKnown,     // the same, but not every rank here could be read
+  kNoRankWaits,  // no rank waits for another as far as the snapshots show
+  kNotKnown,     // the same, but not every rank could be read
   kHangs,        // with findings
 };
 /// "progresses", "nobody_waits", "not_known", "hangs"
@@ -29,7 +40,7 @@ std::string_view to_text(JobState state);
 
 struct JobVerdict {
   std::string job;
-  int64_t ranks = 0;  // processes on this host
+  int64_t ranks = 0;  // processes in the snapshots
   JobState state = JobState::kNoRankWaits;
   std::string text;                // the verdict in a sentence
   std::vector<Finding> findings;   // with kHangs; a rank that is stopped or dead is one also without a wait

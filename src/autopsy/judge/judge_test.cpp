@@ -55,6 +55,31 @@ TEST(Judge, ARankThatIsElsewhereWhileTheOthersWait) {
   golden::expect_text(text_of(verdict));
 }
 
+TEST(Judge, ARankThatMakesCallsBetweenTheLooksIsNotMissing) {
+  for (const Traced::Calls& calls : {Traced::Calls{.ended = 400}, Traced::Calls{.launched = 1}}) {
+    JobSnapshots job(4);
+    job.leaves(2);
+    job.context.traced["host7"].calls = {{4002, calls}};
+    EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kUnknown);
+    job.context.traced["host7"].calls = {{4001, calls}};
+    EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kMissingCollective);
+  }
+}
+
+TEST(Judge, ARankThatExchangesDataBetweenTheLooksIsNotMissing) {
+  JobSnapshots job(4);
+  job.leaves(2);
+  TcpSocket& socket = job.socket(1, 2, 1);
+  socket.received += 1 << 20;
+  socket.receive_queue += 1 << 20;  // which it does not read
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kMissingCollective);
+  socket.receive_queue = 0;
+  const JobVerdict verdict = job.verdict();
+  ASSERT_EQ(verdict.findings.size(), 1);
+  EXPECT_EQ(verdict.findings[0].cause, Cause::kUnknown);
+  golden::expect_text(text_of(verdict));
+}
+
 TEST(Judge, ARankThatMayStillComeIsWaitedFor) {
   JobSnapshots job(4);
   job.leaves(2);
@@ -315,12 +340,13 @@ TEST(Judge, DataThatFlowBetweenAllRanksAreProgress) {
 
 TEST(Judge, CallsThatEndOrAreLaunchedOnAllRanksAreProgress) {
   JobSnapshots job(2);
-  job.context.traced = {.done = true, .problem = "", .lasted_ns = 3'000'000'000, .calls = {{4000, {.ended = 7}}}};
+  Traced& traced = job.context.traced["host7"];
+  traced = {.done = true, .problem = "", .lasted_ns = 3'000'000'000, .calls = {{4000, {.ended = 7}}}};
   EXPECT_EQ(job.verdict().state, JobState::kHangs);  // rank 1 ended none
-  job.context.traced.calls.push_back({4001, {.ended = 6}});
+  traced.calls.push_back({4001, {.ended = 6}});
   EXPECT_EQ(job.verdict().state, JobState::kProgresses);
   golden::expect_text(job.verdict().text);
-  job.context.traced.calls.back().second = {.ended = 0, .launched = 5};
+  traced.calls.back().second = {.ended = 0, .launched = 5};
   EXPECT_EQ(job.verdict().state, JobState::kProgresses);
   golden::expect_text(job.verdict().text);
 }

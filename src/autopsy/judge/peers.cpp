@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "autopsy/judge/peers.h"
 
-#include <algorithm>
 #include <map>
+#include <optional>
+#include <string_view>
 #include <tuple>
 
 #include "base/net/loopback.h"
@@ -15,16 +16,37 @@ struct Held {
   const TcpSocket* socket = nullptr;
 };
 
+/// Whose socket it is: two holders are as good as more, an end that fits several belongs to none.
+struct Holders {
+  std::optional<Held> first;
+  bool several = false;
+};
+
+/// A loopback address is one of its namespace; namespaces of different hosts may have the same number.
+using Ends = std::tuple<std::string_view, uint64_t, Endpoint, Endpoint>;  // node, namespace, local, remote
+
 bool has_other_end(const TcpSocket& socket) {
-  return socket.state != TcpState::kListen && socket.state != TcpState::kUnknown && socket.remote.port != 0;
+  return socket.state != TcpState::kListen && socket.state != TcpState::kUnknown && socket.remote.port != 0 &&
+         socket.local != socket.remote;
+}
+
+/// Of the socket that `rank` holds, or would hold in the same namespace.
+Ends ends_of(const RankState& rank, const TcpSocket& of, const Endpoint& local, const Endpoint& remote) {
+  const bool near = is_loopback(of.local.address) || is_loopback(of.remote.address);
+  return {near ? std::string_view(rank.node) : std::string_view(), near ? of.netns : 0, local, remote};
 }
 
 /// Calls `with_peer` or `without` for each connected socket.
 void each_socket(const Snapshot& snapshot, const auto& with_peer, const auto& without) {
-  std::multimap<std::pair<Endpoint, Endpoint>, Held> by_ends;
+  std::map<Ends, Holders> by_ends;
   for (size_t i = 0; i < snapshot.ranks.size(); ++i) {
     for (const TcpSocket& socket : snapshot.ranks[i].sockets) {
-      by_ends.emplace(std::pair(socket.local, socket.remote), Held{i, &socket});
+      Holders& holders = by_ends[ends_of(snapshot.ranks[i], socket, socket.local, socket.remote)];
+      if (!holders.first) {
+        holders.first = Held{i, &socket};
+      } else if (holders.first->rank != i) {
+        holders.several = true;
+      }
     }
   }
   for (size_t i = 0; i < snapshot.ranks.size(); ++i) {
@@ -32,20 +54,11 @@ void each_socket(const Snapshot& snapshot, const auto& with_peer, const auto& wi
       if (!has_other_end(socket)) {
         continue;
       }
-      std::vector<Held> others;
-      const auto [first, last] = by_ends.equal_range({socket.remote, socket.local});
-      for (auto other = first; other != last; ++other) {
-        const bool near = other->second.socket->netns == socket.netns || !is_loopback(socket.local.address);
-        const bool known =
-            std::ranges::any_of(others, [&](const Held& held) { return held.rank == other->second.rank; });
-        if (near && !known && other->second.socket != &socket) {
-          others.push_back(other->second);
-        }
-      }
-      if (others.size() == 1) {
-        with_peer(i, socket, others.front());
-      } else if (others.empty()) {
+      const auto other = by_ends.find(ends_of(snapshot.ranks[i], socket, socket.remote, socket.local));
+      if (other == by_ends.end()) {
         without(i, socket);
+      } else if (!other->second.several) {
+        with_peer(i, socket, *other->second.first);
       }
     }
   }

@@ -18,7 +18,7 @@ struct RankConnection {
 };
 
 /// All such sockets, each direction once. Containers may use the same addresses: an end that fits several sockets is
-/// left out, and of loopback addresses only those of one namespace belong together.
+/// left out, and of loopback addresses only those of one host's namespace belong together.
 std::vector<RankConnection> rank_connections(const Snapshot& snapshot);
 
 /// A socket whose other end no rank of the snapshot holds.

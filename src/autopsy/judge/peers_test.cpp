@@ -47,5 +47,31 @@ TEST(RankConnections, AnEndThatFitsTwoRanksIsNeithers) {
   }
 }
 
+/// A file may be hostile: a search of all pairs of these would take minutes.
+TEST(RankConnections, ManySocketsWithTheSameEndsTakeNoLonger) {
+  JobSnapshots job(2);
+  for (const int rank : {0, 1}) {
+    job.both(rank, [](RankState& state) {
+      const TcpSocket socket = state.sockets[0];
+      for (uint64_t number = 0; number < 100'000; ++number) {
+        state.sockets.push_back(socket);
+        state.sockets.back().inode = 5000 + number;
+      }
+    });
+  }
+  EXPECT_EQ(rank_connections(job.snapshots()[1]).size(), 200'004);
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kUnknown);
+}
+
+TEST(RankConnections, ASocketThatIsConnectedToItselfHasNoPeer) {
+  JobSnapshots job(2);
+  TcpSocket& socket = job.last(0).sockets[0];
+  socket.remote = socket.local;
+  job.last(1).sockets[0] = socket;
+  for (const RankConnection& connection : rank_connections(job.snapshots()[1])) {
+    EXPECT_NE(connection.socket->local, connection.socket->remote);
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace::autopsy

@@ -18,8 +18,14 @@ namespace {
 std::string calls_that_ended(const Job& job) {
   int64_t ended = 0;
   int64_t launched = 0;
+  int64_t watched_ns = 0;
   for (const RankState& rank : job.ranks()) {
-    const auto& calls = job.context().traced.calls;
+    const auto of_host = job.context().traced.find(rank.node);
+    if (of_host == job.context().traced.end()) {
+      return {};
+    }
+    watched_ns = std::max(watched_ns, of_host->second.lasted_ns);
+    const auto& calls = of_host->second.calls;
     const auto found = std::ranges::find(calls, rank.pid, &std::pair<pid_t, Traced::Calls>::first);
     if (found == calls.end() || found->second.ended + found->second.launched == 0) {
       return {};
@@ -30,11 +36,11 @@ std::string calls_that_ended(const Job& job) {
   if (ended + launched == 0) {
     return {};
   }
-  return fmt::format("on all its ranks here {} in {}",
+  return fmt::format("on all its ranks {} {} in {}", job.here(),
                      launched == 0 ? count_of(ended, "call") + " ended"
                                    : fmt::format("{} ended, and {} launched", count_of(ended, "call"),
                                                  launched == 1 ? "1 was" : fmt::format("{} were", launched)),
-                     format_duration(job.context().traced.lasted_ns));
+                     format_duration(watched_ns));
 }
 
 /// A rank may only send or only receive, as in a broadcast.
@@ -54,10 +60,10 @@ std::string data_that_flowed(const Job& job) {
       active.insert(connection.from);
     }
   }
-  const int64_t least = std::max<int64_t>(1, kProgressBytesPerSecond * job.watched_ns() / kNsPerSecond);
+  const int64_t least = std::max<int64_t>(1, kProgressBytesPerSecond * job.longest_watched_ns() / kNsPerSecond);
   return !connected.empty() && active == connected && static_cast<int64_t>(bytes) >= least
              ? fmt::format("{} went between its ranks in {}", format_size(static_cast<int64_t>(bytes)),
-                           format_duration(job.watched_ns()))
+                           format_duration(job.longest_watched_ns()))
              : "";
 }
 

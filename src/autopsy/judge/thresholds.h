@@ -5,6 +5,9 @@
 
 #include <cstdint>
 
+#include "autopsy/snapshot.h"
+#include "base/clock.h"
+
 namespace stalltrace::autopsy {
 
 /// Unanswered retransmissions of one segment from which on a connection counts as silent. One is usual after the loss
@@ -21,5 +24,17 @@ inline constexpr uint64_t kBulkShare = 100;  // 1 / this
 
 /// A socket's receive queue from which on its process counts as not reading, if it is as full in the next snapshot.
 inline constexpr uint32_t kUnreadBytes = 1;
+
+/// The most confidence in a verdict that compares ranks of hosts whose snapshots are not of one moment: in between a
+/// rank may have entered or left its call.
+inline constexpr double kApartConfidence = 0.6;
+
+/// Between the first and the last host that was looked at: up to this, no note is needed. It is the longest time
+/// between the snapshots of one host.
+inline constexpr int64_t kTogetherNs = kLongestWatchSeconds * kNsPerSecond;
+
+/// Beyond this they are not judged together. A hang stays as it is while a person goes from host to host; what was
+/// taken hours apart is rather of another hang, or of clocks that differ.
+inline constexpr int64_t kMostApartNs = 3600 * kNsPerSecond;
 
 }  // namespace stalltrace::autopsy

@@ -81,7 +81,8 @@ nlohmann::ordered_json ranks_json(const Snapshot& snapshot) {
   }
   Json ranks = Json::array();
   for (const RankState& rank : snapshot.ranks) {
-    Json one{{"pid", rank.pid},
+    Json one{{"node", rank.node},
+             {"pid", rank.pid},
              {"rank", or_null(rank.rank)},
              {"world_size", or_null(rank.world_size)},
              {"job", rank.job},

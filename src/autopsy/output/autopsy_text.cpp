@@ -64,6 +64,11 @@ std::string socket_line(const RankState& from, const std::string& peer, const Tc
       socket.silent_ms ? fmt::format(", silent for {}", format_duration(*socket.silent_ms * kNsPerMs)) : "");
 }
 
+bool of_several_hosts(const Snapshot& snapshot) {
+  return std::ranges::any_of(snapshot.ranks,
+                             [&](const RankState& rank) { return rank.node != snapshot.ranks.front().node; });
+}
+
 struct Lines {
   std::vector<std::string> busy;
   size_t idle = 0;
@@ -90,7 +95,8 @@ Lines socket_lines(const Snapshot& snapshot, const std::string& job) {
     }
   }
   for (const OutsideConnection& connection : outside_connections(snapshot)) {
-    take(connection.from, "no rank here", *connection.socket);
+    take(connection.from, of_several_hosts(snapshot) ? "no rank that was looked at" : "no rank here",
+         *connection.socket);
   }
   return lines;
 }
@@ -98,10 +104,12 @@ Lines socket_lines(const Snapshot& snapshot, const std::string& job) {
 }  // namespace
 
 std::string job_text(const Snapshot& last, const JobVerdict& verdict) {
+  const bool several = of_several_hosts(last);
   std::string text;
   for (const RankState& rank : last.ranks) {
     if (rank.job == verdict.job) {
-      text += fmt::format("  {:<8}  pid {:<8}  {}\n", rank_name(rank), rank.pid, printable(where(rank)));
+      text += fmt::format("  {:<8}  pid {:<8}  {}{}\n", rank_name(rank), rank.pid,
+                          several ? printable(rank.node) + "  " : "", printable(where(rank)));
     }
   }
   const Lines lines = socket_lines(last, verdict.job);

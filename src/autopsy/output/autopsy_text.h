@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The snapshots of a host's jobs as text and as JSON (docs/autopsy.md). The findings are printed by others (report/).
+// The snapshots of jobs as text and as JSON (docs/autopsy.md). The findings are printed by others (report/).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -37,7 +37,8 @@ JobSnapshots::JobSnapshots(int ranks) : snapshots_(2) {
   for (size_t number = 0; number < snapshots_.size(); ++number) {
     snapshots_[number].taken_ns = (100 + static_cast<int64_t>(number) * kWatched) * kNsPerSecond;
     for (int rank = 0; rank < ranks; ++rank) {
-      RankState state{.pid = 4000 + rank, .start_ticks = 77, .job = "train", .rank = rank, .world_size = ranks};
+      RankState state{
+          .node = "host7", .pid = 4000 + rank, .start_ticks = 77, .job = "train", .rank = rank, .world_size = ranks};
       at_call_site(state, {"all_reduce", "train.py:88"});
       state.activity = "waiting for another thread (futex)";
       state.call = OpenCall{"all_reduce", Operation::kAllReduce, Witness::kPython};

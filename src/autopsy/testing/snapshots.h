@@ -34,7 +34,7 @@ class JobSnapshots {
 
   /// The verdict on the only job.
   JobVerdict verdict();
-  Context context{.node = "host7", .utc_offset_ns = 0, .traced = {}};
+  Context context{.utc_offset_ns = 0, .traced = {{"host7", {}}}, .views = {}, .not_joined = {}, .ras = {}};
 
  private:
   std::vector<Snapshot> snapshots_;

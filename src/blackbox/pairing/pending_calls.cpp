@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -103,6 +104,14 @@ std::optional<PendingCalls::NumberKey> PendingCalls::key_of(const Collective& ro
   return NumberKey{pointer, row.op, to_peer ? *row.peer : -1, *number};
 }
 
+void PendingCalls::index_all() {
+  if (!std::exchange(indexed_, true)) {
+    for (const auto& [event, row] : rows_) {
+      index(row);
+    }
+  }
+}
+
 void PendingCalls::index(const Collective& row) {
   if (const auto key = key_of(row, row.comm_ptr, row.seq)) {
     by_number_.insert({*key, row.event_id});
@@ -120,11 +129,13 @@ void PendingCalls::unindex(const Collective& row) {
 bool PendingCalls::put(Collective row, bool remember, bool behind) {
   newest_ns_ = std::max(newest_ns_, row.called_ns);
   const auto [entry, is_new] = rows_.try_emplace(row.event_id);
-  if (!is_new) {
+  if (!is_new && indexed_) {
     unindex(entry->second);
   }
   entry->second = std::move(row);
-  index(entry->second);
+  if (indexed_) {
+    index(entry->second);
+  }
   bool all_known = true;
   while (rows_.size() > kMostRows ||
          (!behind && rows_.size() > kFewestRows && newest_ns_ - rows_.begin()->second.called_ns > kRowsKeptNs)) {
@@ -136,7 +147,9 @@ bool PendingCalls::put(Collective row, bool remember, bool behind) {
 Collective PendingCalls::take(EventId event) {
   const auto found = rows_.find(event);
   Collective row = std::move(found->second);
-  unindex(row);
+  if (indexed_) {
+    unindex(row);
+  }
   rows_.erase(found);
   return row;
 }
@@ -162,7 +175,8 @@ bool PendingCalls::give_up_oldest(bool remember, bool behind) {
   return !may_come;
 }
 
-const Collective* PendingCalls::match(const Collective& profiled, const CommunicatorIdentity& identity) const {
+const Collective* PendingCalls::match(const Collective& profiled, const CommunicatorIdentity& identity) {
+  index_all();
   const Collective* best = nullptr;
   int best_score = 0;
   const auto consider = [&](EventId event) {
@@ -190,7 +204,8 @@ const Collective* PendingCalls::match(const Collective& profiled, const Communic
   return best;
 }
 
-const Collective* PendingCalls::parent(const Collective& profiled) const {
+const Collective* PendingCalls::parent(const Collective& profiled) {
+  index_all();
   const Collective* parent = nullptr;
   for (const Operation op : {Operation::kAllToAll, Operation::kGather, Operation::kScatter}) {
     by_launch_.for_each_at(op, profiled.timestamp_ns, [&](EventId event) {

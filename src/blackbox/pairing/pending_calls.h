@@ -75,9 +75,9 @@ class PendingCalls {
   /// Removes and returns a row, which must be present.
   Collective take(EventId event);
   /// The row that agrees best with a call of the file, the first of equals; null where none agrees.
-  [[nodiscard]] const Collective* match(const Collective& profiled, const CommunicatorIdentity& identity) const;
+  [[nodiscard]] const Collective* match(const Collective& profiled, const CommunicatorIdentity& identity);
   /// The AllToAll, Gather or Scatter that contains a Send or Recv of the file, or null.
-  [[nodiscard]] const Collective* parent(const Collective& profiled) const;
+  [[nodiscard]] const Collective* parent(const Collective& profiled);
   /// The row of a call of the file if it was given up: found by its number, for the last kMostGivenUp.
   [[nodiscard]] std::optional<EventId> given_up(const Collective& profiled, const CommunicatorIdentity& identity);
   [[nodiscard]] size_t size() const { return rows_.size(); }
@@ -92,11 +92,13 @@ class PendingCalls {
     int64_t called_ns = 0;
   };
   static std::optional<NumberKey> key_of(const Collective& row, uint64_t pointer, std::optional<int64_t> number);
+  void index_all();
   void index(const Collective& row);
   void unindex(const Collective& row);
   bool give_up_oldest(bool remember, bool behind);
 
   std::map<EventId, Collective> rows_;
+  bool indexed_ = false;  // since the first lookup: a process without a file never has one
   std::set<std::pair<NumberKey, EventId>> by_number_;
   LaunchIndex by_launch_;
   int64_t newest_ns_ = 0;

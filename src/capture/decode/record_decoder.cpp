@@ -4,12 +4,15 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
 #include "capture/decode/collective/requests_done.h"
 #include "capture/decode/wait_decoder.h"
 #include "wire/host_drops.h"
 
 namespace stalltrace::capture {
 namespace {
+
+constexpr int64_t kLastCompetitorsNs = 200 * kNsPerMs;  // at the end, to read what ran instead of traced threads
 
 /// Copies a record out of the ring's bytes; false where they are too few.
 template <typename Record>
@@ -37,7 +40,8 @@ RecordDecoder::RecordDecoder(const Node& node, const Procfs& procfs, EventSink& 
           [&procfs](int32_t pid, int32_t tid) { return procfs.thread_name(pid, tid); },
           [this](int32_t pid, uint64_t hash) { return communicator_info(pid, hash); }),
       stacks_(procfs, shares_, sink),
-      exceptions_(node, shares_, sink) {}
+      exceptions_(node, shares_, sink),
+      competitors_(node, procfs, processes_, shares_, sink) {}
 
 /// A communicator whose unique id the probes did not see gets its hash from calls that were paired with the profiler
 /// file's.
@@ -89,6 +93,12 @@ void RecordDecoder::note_stack(const st_call_stack& record) {
   }
 }
 
+void RecordDecoder::note_wait(const st_wait& record) {
+  WaitSpan wait = decode_wait(record, node_.node_id, node_.clock_offset_ns);
+  competitors_.note(wait);
+  sink_.accept(std::move(wait));
+}
+
 void RecordDecoder::decode(std::span<const std::byte> bytes) {
   st_header header;
   if (!take(bytes, header) || header.version != ST_WIRE_VERSION || header.size > bytes.size()) {
@@ -106,7 +116,6 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
   if (!of_life && !shares_.is_followed(static_cast<pid_t>(header.tgid))) {
     return;
   }
-  const int64_t offset = node_.clock_offset_ns;
   switch (header.type) {
     case ST_RECORD_CALL_ENTRY:
       return with(st_call_entry{}, [&](const auto& record) {
@@ -140,7 +149,7 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
     case ST_RECORD_SOCKET:
       return with(st_socket_seen{}, [&](const auto& record) { network_.on_socket(record); });
     case ST_RECORD_WAIT:
-      return with(st_wait{}, [&](const auto& r) { sink_.accept(decode_wait(r, node_.node_id, offset)); });
+      return with(st_wait{}, [&](const auto& record) { note_wait(record); });
     case ST_RECORD_EXIT:
       return with(st_exit{}, [&](const auto& record) { exits_.push_back(record); });
     case ST_RECORD_OOM_KILL:
@@ -157,6 +166,7 @@ void RecordDecoder::deliver_waiting(int64_t decoded_ns) {
 }
 
 void RecordDecoder::finish(int64_t decoded_ns) {
+  competitors_.finish(decoded_ns, monotonic_now_ns() + kLastCompetitorsNs);
   collectives_.deliver_open();
   profiler_files_.finish(decoded_ns);
   network_.complete_attributed();

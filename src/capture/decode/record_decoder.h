@@ -18,6 +18,7 @@
 #include "blackbox/pairing/call_pairing.h"
 #include "capture/decode/call_stacks.h"
 #include "capture/decode/collective/collective_tracker.h"
+#include "capture/decode/competitors.h"
 #include "capture/decode/tcp/network_tracker.h"
 #include "capture/python/python_exceptions.h"
 #include "capture/user_shares.h"
@@ -53,7 +54,9 @@ class RecordDecoder {
   [[nodiscard]] bool knows(pid_t pid) const { return processes_.find(pid) != nullptr; }
   /// Whose process it is decides whose share it takes; false where that user has too many: it is not followed then, and
   /// none of its records is decoded.
-  bool admit(pid_t pid, uint32_t user, int64_t now_ns) { return shares_.begin(pid, user, now_ns); }
+  bool admit(pid_t pid, uint32_t user, int64_t now_ns, uint64_t start_ticks = 0) {
+    return shares_.begin(pid, user, now_ns, start_ticks);
+  }
   /// A process that was admitted.
   void begin_process(Process process, Library library, CollectiveTracker::JobIdentity job);
   void end_process(const st_exit& record);
@@ -65,6 +68,8 @@ class RecordDecoder {
   void deliver_waiting(int64_t decoded_ns);
   /// The same at the end, when no record will follow.
   void finish(int64_t decoded_ns);
+  /// Reads what ran instead of traced threads; to be called whenever the rings are empty. `between`: as Competitors.
+  void read_competitors(int64_t now_ns, const std::function<void()>& between) { competitors_.read(now_ns, between); }
   /// Delivers losses of the profiler files, and the count of records that could not be decoded.
   void deliver_losses();
 
@@ -80,6 +85,7 @@ class RecordDecoder {
  private:
   [[nodiscard]] CommunicatorInfo communicator_info(int32_t pid, uint64_t nccl_comm_hash) const;
   void note_stack(const st_call_stack& record);
+  void note_wait(const st_wait& record);
   void end(pid_t pid, uint64_t end_ns, std::optional<int32_t> exit_code);
 
   const Node& node_;
@@ -94,6 +100,7 @@ class RecordDecoder {
   NetworkTracker network_;
   CallStacks stacks_;
   PythonExceptions exceptions_;
+  Competitors competitors_;
   std::vector<st_exit> exits_;
   uint64_t malformed_ = 0;
 };

@@ -120,6 +120,16 @@ std::string hydra_job(const Procfs& procfs, pid_t pid) {
   return {};
 }
 
+int64_t start_of_process_ns(const Procfs& procfs, pid_t pid, int64_t utc_offset_ns) {
+  // Ticks count from boot and include suspended time: CLOCK_BOOTTIME.
+  timespec boot{};
+  clock_gettime(CLOCK_BOOTTIME, &boot);
+  const int64_t boot_now_ns = boot.tv_sec * kNsPerSecond + boot.tv_nsec;
+  const auto start_ticks = static_cast<int64_t>(procfs.start_ticks(pid));
+  const int64_t age_ns = start_ticks == 0 ? 0 : boot_now_ns - start_ticks * (kNsPerSecond / sysconf(_SC_CLK_TCK));
+  return monotonic_now_ns() + utc_offset_ns - age_ns;
+}
+
 Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t utc_offset_ns) {
   Process process;
   process.node_id = node;
@@ -128,14 +138,7 @@ Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t u
   process.cmdline = procfs.command_line(pid);
   process.netns = procfs.netns(pid);
   process.cgroup_id = cgroup_id(pid);
-  // Ticks count from boot and include suspended time: CLOCK_BOOTTIME.
-  timespec boot{};
-  clock_gettime(CLOCK_BOOTTIME, &boot);
-  const int64_t boot_now_ns = boot.tv_sec * kNsPerSecond + boot.tv_nsec;
-  const auto start_ticks = static_cast<int64_t>(procfs.start_ticks(pid));
-  const int64_t age_ns =  // 0 for a process that has ended: its start becomes the time of discovery
-      start_ticks == 0 ? 0 : boot_now_ns - start_ticks * (kNsPerSecond / sysconf(_SC_CLK_TCK));
-  process.start_ns = monotonic_now_ns() + utc_offset_ns - age_ns;
+  process.start_ns = start_of_process_ns(procfs, pid, utc_offset_ns);
   if (const auto environment = procfs.environment(pid)) {
     JobIdentity identity = job_identity(*environment);
     process.rank = identity.rank;

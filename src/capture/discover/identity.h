@@ -32,7 +32,10 @@ JobIdentity job_identity(const Environment& environment);
 /// of the process group that it starts (--pgid). Empty where there is no such proxy.
 std::string hydra_job(const Procfs& procfs, pid_t pid);
 
-/// The recording's row of a traced process. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
+/// Start of a process in UTC; of one that has ended, now. `utc_offset_ns` is UTC minus CLOCK_MONOTONIC.
+int64_t start_of_process_ns(const Procfs& procfs, pid_t pid, int64_t utc_offset_ns);
+
+/// The recording's row of a traced process.
 Process describe_process(const Procfs& procfs, pid_t pid, NodeId node, int64_t utc_offset_ns);
 
 /// This node and the agent run that starts now, with a new id. `name_flag`: see node_name.

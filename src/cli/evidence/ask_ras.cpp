@@ -3,15 +3,20 @@
 // connection after its status.
 #include "cli/evidence/ask_ras.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "base/clock.h"
+#include "base/handle.h"
 #include "base/net/loopback.h"
 #include "base/text.h"
 #include "preflight/peers/endpoint.h"
@@ -59,7 +64,8 @@ Result<std::string> checked(const std::string& name, std::string answer) {
               "see what listens there");
 }
 
-Result<std::string> ask(const std::string& name, const preflight::Endpoint& to) {
+Result<std::string> ask(const std::string& name, const preflight::Endpoint& to, int64_t answer_ns,
+                        size_t most_bytes = kLongestAnswer) {
   const preflight::Connected connected = preflight::connect_within(to, kConnectNs);
   if (!connected.fd) {
     return fail(fmt::format("NCCL's RAS at {}: {}", name, std::strerror(connected.error)), std::string(kRemedy));
@@ -68,14 +74,14 @@ Result<std::string> ask(const std::string& name, const preflight::Endpoint& to) 
   if (::send(fd, kQuestion.data(), kQuestion.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(kQuestion.size())) {
     return fail(fmt::format("NCCL's RAS at {}: it closed the connection", name), std::string(kRemedy));
   }
-  const int64_t deadline_ns = monotonic_now_ns() + kAnswerNs;
+  const int64_t deadline_ns = monotonic_now_ns() + answer_ns;
   std::string answer;
   std::string part(size_t{64} << 10, '\0');
-  while (answer.size() < kLongestAnswer) {
+  while (answer.size() < most_bytes) {
     const int64_t left_ns = deadline_ns - monotonic_now_ns();
     pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
     if (left_ns <= 0 || ::poll(&readable, 1, static_cast<int>(left_ns / kNsPerMs) + 1) == 0) {
-      return fail(fmt::format("NCCL's RAS at {}: no whole answer within {}", name, format_duration(kAnswerNs)),
+      return fail(fmt::format("NCCL's RAS at {}: no whole answer within {}", name, format_duration(answer_ns)),
                   std::string(kRemedy));
     }
     const ssize_t got = ::recv(fd, part.data(), part.size(), MSG_DONTWAIT);
@@ -88,7 +94,8 @@ Result<std::string> ask(const std::string& name, const preflight::Endpoint& to) 
       return fail(fmt::format("NCCL's RAS at {}: {}", name, std::strerror(errno)), std::string(kRemedy));
     }
   }
-  return fail(fmt::format("NCCL's RAS at {}: its answer is longer than {}", name, format_size(kLongestAnswer)),
+  return fail(fmt::format("NCCL's RAS at {}: its answer is longer than {}", name,
+                          format_size(static_cast<int64_t>(most_bytes))),
               "see what listens there");
 }
 
@@ -114,9 +121,34 @@ Result<std::vector<import::RasAnswer>> ask_ras(const std::string& address, int64
     import::RasAnswer& answer = answers.emplace_back();
     answer.address = address;
     answer.asked_ns = utc_now_ns();
-    ST_ASSIGN(answer.text, ask(address, to));
+    ST_ASSIGN(answer.text, ask(address, to, kAnswerNs));
   }
   return answers;
+}
+
+Result<import::RasAnswer> ask_ras_of(const Procfs& procfs, pid_t pid, const std::string& address, int64_t answer_ns,
+                                     size_t most_bytes) {
+  ST_ASSIGN(const Address where, parse(address));
+  ST_ASSIGN(const preflight::Endpoint to, preflight::Endpoint::of(where.number, where.port));
+  import::RasAnswer answer{.address = address, .asked_ns = utc_now_ns(), .text = {}};
+  const uint64_t netns = procfs.netns(pid);
+  if (netns == procfs.netns(::getpid())) {
+    ST_ASSIGN(answer.text, ask(address, to, answer_ns, most_bytes));
+    return answer;
+  }
+  const UniqueFd file(::open(procfs.path(pid, "ns/net").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) {
+    return fail_errno(fmt::format("open the network namespace of process {}", pid), errno, "run as root");
+  }
+  Result<std::string> answered = std::string();
+  std::thread([&] {  // which ends in that namespace
+    answered = ::setns(file.get(), CLONE_NEWNET) == 0
+                   ? ask(address, to, answer_ns, most_bytes)
+                   : fail_errno(fmt::format("enter the network namespace of process {}", pid), errno, "run as root");
+  })
+      .join();
+  ST_ASSIGN(answer.text, std::move(answered));
+  return answer;
 }
 
 }  // namespace stalltrace::cli

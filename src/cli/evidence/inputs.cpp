@@ -110,6 +110,16 @@ SortedInputs sort_inputs(const Inputs& inputs) {
       sorted.unreadable_recording = std::move(opened.error());
     }
   };
+  std::optional<Error> found_unread;
+  const auto take_unread = [&](Error error, bool named) {
+    auto& kept = named ? sorted.refused : found_unread;
+    if (!named) {
+      sorted.notes.push_back(fmt::format("left out: {} ({})", error.what, error.remedy));
+    }
+    if (!kept) {
+      kept = std::move(error);
+    }
+  };
   const auto sort = [&](const std::string& path, bool named) {
     const auto formats = import::detect(path);
     for (const import::Format format : formats.value_or(std::vector{import::Format::kUnknown})) {
@@ -127,6 +137,10 @@ SortedInputs sort_inputs(const Inputs& inputs) {
           } else {
             ++sorted.skipped;
           }
+          break;
+        case import::Format::kAutopsy:
+        case import::Format::kDcgmi:
+          take_unread(*import::not_read(format, path), named);
           break;
         case import::Format::kUnknown:
           if (named) {
@@ -149,6 +163,9 @@ SortedInputs sort_inputs(const Inputs& inputs) {
   }
   for (const std::string& path : inputs.found) {
     sort(path, false);
+  }
+  if (!sorted.unreadable_recording) {
+    sorted.unreadable_recording = std::move(found_unread);
   }
   return sorted;
 }

@@ -37,7 +37,8 @@ struct SortedInputs {
   size_t skipped = 0;              // found files of other formats
   size_t unreadable = 0;           // found recordings that can't be opened, SQLite files of others among them
   std::vector<std::string> notes;  // why
-  std::optional<Error> unreadable_recording;  // the first
+  std::optional<Error> unreadable_recording;  // the first; where there is none, a found file that no reader has
+  std::optional<Error> refused;               // a named file of a format that is recognised and not read
   std::set<std::string> named;                // on the command line: these have to be read
 
   [[nodiscard]] bool only_recordings() const { return profiler_files.empty() && evidence.empty(); }

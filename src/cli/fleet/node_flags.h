@@ -24,6 +24,7 @@ class NodeFlags {
   [[nodiscard]] std::vector<Flag> flags();
   [[nodiscard]] bool given() const { return !nodes_.empty(); }
   [[nodiscard]] int64_t limit_ns() const { return limit_ns_; }
+  [[nodiscard]] bool require_all() const { return require_all_; }
 
   struct Target {
     std::vector<fleet::NodeAddress> nodes;

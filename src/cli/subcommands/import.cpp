@@ -67,6 +67,9 @@ class ImportSubcommand final : public Subcommand {
     }
     confine_to_reading(inputs.all(), out_);
     const SortedInputs sorted = sort_inputs(inputs);
+    if (sorted.refused) {
+      return std::unexpected(*sorted.refused);
+    }
     if (!sorted.evidence.empty() || !inputs.found.empty() || !answers.empty()) {
       ST_TRY(record_evidence(inputs, sorted, answers, out_, privacy_, console));
       return kExitDone;

@@ -25,6 +25,10 @@ constexpr std::chrono::nanoseconds kLeastLimit{std::chrono::milliseconds(50)};
 template <typename T>
 constexpr std::string_view kTableOf = EventTraits<T>::kTable;
 
+/// Tables that a server of an older version does not know: it refuses the whole request. They are the last ones of a
+/// request, so that without them the others have the same numbers.
+constexpr std::array kLaterTables{kTableOf<Competitor>};
+
 /// What every analysis reads. Tables that hold few rows, or none, come at once with them.
 serve::RowsRequest first_request() {
   serve::RowsRequest request;
@@ -33,7 +37,17 @@ serve::RowsRequest first_request() {
                                        kTableOf<KernelMessage>, kTableOf<LogLine>, kTableOf<BenchmarkResult>}) {
     request.reads.push_back({.table = std::string(table)});
   }
+  for (const std::string_view table : kLaterTables) {
+    request.reads.push_back({.table = std::string(table)});
+  }
   return request;
+}
+
+/// True if there were some.
+bool remove_later_tables(serve::RowsRequest& request) {
+  return std::erase_if(request.reads, [](const serve::RowsRequest::Read& read) {
+           return std::ranges::find(kLaterTables, read.table) != kLaterTables.end();
+         }) > 0;
 }
 
 constexpr std::array kEvidenceOfThreads{kTableOf<TcpEvent>, kTableOf<TcpSample>, kTableOf<WaitSpan>};
@@ -73,7 +87,7 @@ struct Room {
   int64_t bytes = 0;
 };
 
-/// Asks a node for rows of its recordings, one after the other.
+/// Asks a node for rows of its recordings, one after the other. Tables that it does not know are empty.
 class RowsConversation final : public Conversation {
  public:
   struct Wanted {
@@ -85,7 +99,13 @@ class RowsConversation final : public Conversation {
       : wanted_(std::move(wanted)), room_(room), most_bytes_(most_bytes) {}
 
   Result<std::optional<Question>> next(Reply* last) override {
-    if (last != nullptr) {
+    if (last != nullptr && last->refused) {
+      if (!may_be_older_) {
+        return std::unexpected(std::move(*last->refused));
+      }
+      is_older_ = true;
+      received.pop_back();
+    } else if (last != nullptr) {
       ST_TRY(received.back().second.finish());
     }
     if (received.size() == wanted_.size()) {
@@ -94,10 +114,13 @@ class RowsConversation final : public Conversation {
     const Wanted& wanted = wanted_[received.size()];
     const int64_t most = std::max<int64_t>(std::min(room_.bytes, most_bytes_), 0);
     received.emplace_back(wanted.recording, ReceivedRows(wanted.request, {.bytes = most}));
+    serve::RowsRequest known = wanted.request;
+    may_be_older_ = remove_later_tables(known) && !is_older_;
     Question question{.method = "POST",
                       .target = "/v1/rows?recording=" + serve::percent_encoded(wanted.name),
-                      .body = serve::to_json(wanted.request),
+                      .body = serve::to_json(is_older_ ? known : wanted.request),
                       .most_bytes = static_cast<size_t>(most)};
+    question.may_be_refused = may_be_older_;
     question.sink = [this](std::string_view bytes) -> Result<bool> {
       moved_bytes += static_cast<int64_t>(bytes.size());
       most_bytes_ -= static_cast<int64_t>(bytes.size());
@@ -119,7 +142,9 @@ class RowsConversation final : public Conversation {
  private:
   std::vector<Wanted> wanted_;
   Room& room_;
-  int64_t most_bytes_;  // left for this one
+  int64_t most_bytes_;         // left for this one
+  bool is_older_ = false;      // it refused tables of later versions
+  bool may_be_older_ = false;  // it may refuse the last question for those
 };
 
 /// What a node serves and its clocks, then the same rows of each of its recordings.

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <thread>
 
 #include "analysis/explain.h"
@@ -96,6 +98,8 @@ class Fleet {
   std::function<serve::HostClock()> clock_of;
   std::map<size_t, std::string> silent_about;  // a node, and a part of the bodies that it refuses
   bool hangs = false;                          // instead of that, it answers them never
+  std::set<size_t> older;                      // nodes whose version has no table of competitors
+  std::optional<size_t> refused_by;            // a node that refuses all requests for rows
   /// Of the requests for rows; to be read when no request is open.
   std::vector<std::string> bodies;
 
@@ -112,6 +116,12 @@ class Fleet {
     if (request.path == "/v1/rows") {
       const std::lock_guard lock(mutex_);
       bodies.push_back(request.body);
+    }
+    if (older.contains(node) && request.body.find("competitor") != std::string::npos) {
+      return serve::answer_of_error(400, "a read has no table that recordings have", "docs/serve.md has its form");
+    }
+    if (refused_by == node && request.path == "/v1/rows") {
+      return serve::answer_of_error(400, "refused", "");
     }
     const auto silent = silent_about.find(node);
     if (silent != silent_about.end() && request.body.find(silent->second) != std::string::npos) {
@@ -256,6 +266,27 @@ TEST(FleetSource, ANodeThatHangsLeavesTimeForTheOthers) {
     EXPECT_EQ(source->failed()[0].node, fleet.addresses[2].shown());
     EXPECT_EQ(source->failed()[0].error.kind, ErrorKind::kInterrupted);
   }
+}
+
+/// Tables that it does not have are empty.
+TEST(FleetSource, ANodeOfAnOlderVersionIsRead) {
+  Fleet fleet(job_with({{.kind = FaultKind::kLateRank, .rank = 5, .ms = 200, .from = 20}}));
+  fleet.older = {0, 2};
+  const auto source = fleet.open();
+  EXPECT_TRUE(source->failed().empty());
+  EXPECT_EQ(source->answering(), 3U);
+  EXPECT_THAT(texts_of(Fleet::explain_nodes(*source).report),
+              testing::ElementsAreArray(texts_of(fleet.of_files(fleet.files))));
+}
+
+TEST(FleetSource, ANodeThatRefusesAllRowsHasFailed) {
+  Fleet fleet(job_with({}));
+  fleet.refused_by = 1;
+  const auto source = fleet.open();
+  ASSERT_EQ(source->failed().size(), 1U);
+  EXPECT_EQ(source->failed()[0].node, fleet.addresses[1].shown());
+  EXPECT_EQ(source->failed()[0].error.what, "refused");
+  EXPECT_EQ(fleet.bodies.size(), 4U) << "it is asked once more, without the tables of later versions";
 }
 
 TEST(FleetSource, ARecordingThatTwoNodesServeIsReadOnce) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits of threads.
+// Waits of threads, and the programs that ran instead.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
 #include "model/events/event_traits.h"
 #include "model/events/ids.h"
@@ -47,6 +48,26 @@ struct EventTraits<WaitSpan> : StreamTraits<WaitSpan, TableKind::kNumbered> {
   static int64_t known_until_ns(const WaitSpan& row) { return row.timestamp_ns + row.window_ns; }
 };
 
+/// A process that is not traced and ran instead of traced threads (WaitSpan::by_pid).
+struct Competitor {
+  NodeId node_id = 0;
+  int32_t pid = 0;
+  int64_t start_ns = 0;
+  std::string cmdline;             // as Process::cmdline
+  std::string cgroup;              // path; empty: unknown
+  int32_t rank_pid = 0;            // the traced process that it descends from; 0: none is known
+  std::optional<int64_t> exit_ns;  // when it was found to have ended
+};
+
+template <>
+struct EventTraits<Competitor> : StateTraits<Competitor> {
+  static constexpr std::string_view kTable = "competitor";
+  static auto key(const Competitor& row) { return std::tuple(row.node_id, row.pid, row.start_ns); }
+  static int64_t begin_ns(const Competitor& row) { return row.start_ns; }
+  static int64_t end_ns(const Competitor& row) { return end_or_forever(row.exit_ns); }
+};
+
 inline constexpr TypeList<WaitSpan> kSchedulerTypes;
+inline constexpr TypeList<Competitor> kCompetitorTypes;
 
 }  // namespace stalltrace

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "serve/mcp/gathering.h"
 #include "serve/mcp/prompts.h"
 #include "serve/mcp/resources.h"
 #include "serve/mcp/tools/answers.h"
@@ -40,10 +41,10 @@ Json capabilities() {
   return Json::object({{"tools", Json::object()}, {"resources", Json::object()}, {"prompts", Json::object()}});
 }
 
-Json discover() {
+Json discover(std::string_view instructions) {
   return Json::object({{"supportedVersions", Json::array({kModernVersion})},
                        {"capabilities", capabilities()},
-                       {"instructions", kInstructions}});
+                       {"instructions", instructions}});
 }
 
 /// All lists are one page. Some clients ask for the first with an empty cursor.
@@ -77,7 +78,12 @@ Json success(Answer answer) {
 }  // namespace
 
 Server::Server(Recordings& recordings, std::timed_mutex* turns)
-    : recordings_(recordings), turns_(turns), tools_(all_tools()) {}
+    : recordings_(recordings), turns_(turns), tools_(all_tools()), instructions_(kInstructions) {
+  if (recordings_.are_copies()) {
+    std::ranges::for_each(tools_, add_gathering);
+    instructions_ += kInstructionsOnCopies;
+  }
+}
 
 std::optional<Json> Server::answer(const Message& message, Session& session) {
   Answered<Json> result = Json();
@@ -114,7 +120,7 @@ Answered<Json> Server::result_of(const Message& message, Session& session) {
   Answered<Json> result = Json();
   bool cacheable = true;
   if (modern && method == "server/discover") {
-    result = discover();
+    result = discover(instructions_);
   } else if (method == "tools/list") {
     result = without_cursor(params, *list_tools());
   } else if (method == "resources/list") {
@@ -152,7 +158,7 @@ Answered<Json> Server::initialize(const Message& message, Session& session) {
   return Json::object({{"protocolVersion", *session.legacy_version},
                        {"capabilities", capabilities()},
                        {"serverInfo", server_info()},
-                       {"instructions", kInstructions}});
+                       {"instructions", instructions_}});
 }
 
 Answered<Json> Server::list_tools() const {
@@ -198,8 +204,21 @@ Answered<Json> Server::call_tool(const Json& params) {
       return failure({.what = "another analysis is still running", .remedy = "call it again later"});
     }
   }
+  const auto gathered = recordings_.gather(asks_to_gather(arguments));
+  if (!gathered) {
+    return failure(gathered.error());
+  }
   Result<Answer> answer = tool->call(recordings_, arguments);
-  return answer ? success(*std::move(answer)) : failure(answer.error());
+  if (*gathered == nullptr) {
+    return answer ? success(*std::move(answer)) : failure(answer.error());
+  }
+  if (!answer) {  // what was asked for may be on a node that is missing
+    const std::string missing = missing_nodes(**gathered);
+    answer.error().remedy += (missing.empty() ? "" : "; ") + missing;
+    return failure(answer.error());
+  }
+  add_gathered(*answer, **gathered, tool->name == "health");
+  return success(*std::move(answer));
 }
 
 }  // namespace stalltrace::serve::mcp

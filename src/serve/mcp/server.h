@@ -5,6 +5,7 @@
 
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "serve/mcp/era.h"
@@ -35,6 +36,7 @@ class Server {
   Recordings& recordings_;
   std::timed_mutex* turns_;
   std::vector<Tool> tools_;
+  std::string instructions_;
 };
 
 }  // namespace stalltrace::serve::mcp

@@ -40,6 +40,54 @@ class Protocol : public testing::Test {
   Session session_;
 };
 
+/// None of any node: copies all the same.
+class NoCopies final : public NoRecordings {
+ public:
+  [[nodiscard]] bool are_copies() const override { return true; }
+  Result<const Gathered*> gather(bool again) override {
+    gathered_.asked_ns += again || gathered_.asked_ns == 0 ? 1'000'000'000 : 0;
+    return &gathered_;
+  }
+
+ private:
+  Gathered gathered_{.nodes = 40, .missing = {{"a:1", "late"}, {"b:1", "late"}, {"c\x1b:1", "down"}}};
+};
+
+TEST(Copies, EachAnswerStatesTheirAgeAndWhoIsMissingByReason) {
+  NoCopies copies;
+  Server server(copies);
+  Session session{.legacy_version = "2025-11-25"};
+  const auto call = [&](const std::string& arguments) {
+    return at(*server.answer({.id = Json(1),
+                              .method = "tools/call",
+                              .params = json(R"({"name":"sql","arguments":{"sql":"SELECT 1")" + arguments + "}}")},
+                             session),
+              "result");
+  };
+  const auto utc = [&](const std::string& arguments) {
+    return *at(call(arguments), "structuredContent.gathered.utc").text();
+  };
+  const Json gathered = at(call(""), "structuredContent.gathered");
+  EXPECT_EQ(at(gathered, "nodes_asked"), Json(40));
+  EXPECT_EQ(at(gathered, "nodes_missing"), Json(3));
+  EXPECT_EQ(at(gathered, "missing").dump(), R"([{"problem":{"report_text":"late"},"nodes":"a:1, b:1","nodes_total":2},)"
+                                            R"({"problem":{"report_text":"down"},"nodes":"c?:1","nodes_total":1}])");
+  EXPECT_GT(at(gathered, "age_s").number(), 0);
+  EXPECT_EQ(utc(""), "1970-01-01T00:00:01.000000Z");
+  EXPECT_EQ(utc(R"(,"gather_again":false)"), "1970-01-01T00:00:01.000000Z");
+  EXPECT_EQ(utc(R"(,"gather_again":true)"), "1970-01-01T00:00:02.000000Z");
+  EXPECT_EQ(at(call(R"(,"gather_again":1)"), "isError"), Json(true));
+}
+
+TEST_F(Protocol, RecordingsThatAreNoCopiesAreNotGathered) {
+  open();
+  const Json answer = ask("tools/call", R"({"name":"sql","arguments":{"sql":"SELECT 1","gather_again":true}})");
+  EXPECT_EQ(at(answer, "result.isError"), Json(true));
+  const Json plain = at(ask("tools/call", R"({"name":"sql","arguments":{"sql":"SELECT 1"}})"), "result");
+  EXPECT_EQ(at(plain, "isError"), Json(false));
+  EXPECT_EQ(at(plain, "structuredContent").find("gathered"), nullptr);
+}
+
 TEST_F(Protocol, InitializeAgreesOnEachLegacyVersionAndOffersTheNewestForAnyOther) {
   for (const auto& [asked, agreed] : std::map<std::string, std::string>{{"2024-11-05", "2024-11-05"},
                                                                         {"2025-03-26", "2025-03-26"},

@@ -10,7 +10,7 @@
 
 namespace stalltrace::serve {
 
-class NoRecordings final : public Recordings {
+class NoRecordings : public Recordings {
  public:
   std::vector<Info> list() override { return {}; }
   Result<std::shared_ptr<Snapshot>> snapshot(std::string_view /*name*/) override { return fail("there is nothing"); }

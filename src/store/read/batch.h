@@ -98,7 +98,12 @@ class Batch {
     return read_with_sql(first_id, end_id);
   }
 
-  static void decode(RecordColumns& columns, T& row) { each_column(row, Extractor(columns)); }
+  /// Flattened, and with a copy of its own: otherwise each column is a call, and the position is stored after each.
+  [[gnu::flatten]] static void decode(RecordColumns& columns, T& row) {
+    RecordColumns own = columns;
+    each_column(row, Extractor(own));
+    columns = own;
+  }
 
   Status read_with_sql(int64_t first_id, int64_t end_id) {
     const std::lock_guard lock(table_->mutex);

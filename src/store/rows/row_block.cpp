@@ -14,6 +14,7 @@
 namespace stalltrace::store {
 namespace {
 
+constexpr uint64_t kColumnsAtMost = 64;  // more than any table has
 constexpr uint8_t kLastForm = static_cast<uint8_t>(IntegerForm::kToSameCall);
 
 /// Gives the row its node's unified id; false: another recording has it.

@@ -262,6 +262,17 @@ void each_column(Row& r, F&& f) {
   f(duration("by_waited_ns"), or_null_unless(r.by_waited_ns, r.by_pid != 0));
 }
 
+template <RowOf<Competitor> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("pid", r.pid);
+  f(utc("start_ns"), r.start_ns);
+  f("cmdline", or_null(r.cmdline));
+  f("cgroup", or_null(r.cgroup));
+  f("rank_pid", or_null(r.rank_pid));
+  f(utc("exit_ns"), r.exit_ns);
+}
+
 template <RowOf<ProxyStep> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);

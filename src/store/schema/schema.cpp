@@ -204,7 +204,14 @@ CREATE TABLE python_exception(
 ALTER TABLE finding ADD COLUMN attempt INTEGER;
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth};
+constexpr const char* kNinth = R"sql(
+CREATE TABLE competitor(
+  node_id INTEGER NOT NULL, pid INTEGER NOT NULL, start_ns INTEGER NOT NULL, cmdline TEXT, cgroup TEXT,
+  rank_pid INTEGER, exit_ns INTEGER,
+  PRIMARY KEY(node_id, pid, start_ns)) WITHOUT ROWID;
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth, kNinth};
 
 }  // namespace
 

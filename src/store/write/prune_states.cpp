@@ -30,7 +30,8 @@ constexpr std::array kStates{
                " AND process.start_ns <= communicator.created_ns ORDER BY process.start_ns DESC LIMIT 1))",
                {"pid", "comm_ptr", "created_ns"}},
     StateTable{"connection", "opened_ns", "closed_ns", {"cookie", "", ""}},
-    StateTable{"process", "start_ns", "exit_ns", {"pid", "start_ns", ""}}};
+    StateTable{"process", "start_ns", "exit_ns", {"pid", "start_ns", ""}},
+    StateTable{"competitor", "start_ns", "exit_ns", {"pid", "start_ns", ""}}};
 
 bool lived_in(const std::vector<TimeRange>& windows, int64_t begin_ns, int64_t end_ns) {
   const auto next = std::ranges::lower_bound(windows, begin_ns, {}, &TimeRange::to_ns);

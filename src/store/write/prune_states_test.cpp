@@ -91,6 +91,16 @@ TEST_F(EndedStatesTest, NoBatchLeavesACommunicatorWithoutItsProcess) {
   EXPECT_EQ(must(db_.integer("SELECT sum(count) FROM loss")), 12);
 }
 
+TEST_F(EndedStatesTest, ACompetitorGoesOnceItHasEnded) {
+  must(
+      db_.execute(fmt::format("INSERT INTO competitor(node_id, pid, start_ns, exit_ns) VALUES({0}, 7, 10, 20), "
+                              "({0}, 7, 30, NULL)",
+                              kPrunedNode)));
+  EndedStates states = read();
+  EXPECT_EQ(must(states.remove_some(db_, 100)), (EndedStates::Removed{{"competitor", 1}}));
+  EXPECT_EQ(must(db_.integer("SELECT start_ns FROM competitor")), 30);
+}
+
 TEST_F(EndedStatesTest, TheEarliestEndedGoFirst) {
   process(1, 10, "90");
   process(2, 20, "30");
@@ -131,7 +141,8 @@ TEST_F(EndedStatesTest, RowsAreReadAFewTimesHoweverManyBatchesTheyTake) {
   sqlite3_trace_v2(
       db_.get(), SQLITE_TRACE_STMT,
       [](unsigned, void* count, void*, void* text) {
-        *static_cast<int*>(count) += std::string_view(static_cast<const char*>(text)).starts_with("SELECT start_ns");
+        const std::string_view sql(static_cast<const char*>(text));
+        *static_cast<int*>(count) += sql.starts_with("SELECT start_ns") && sql.find(" FROM process ") != sql.npos;
         return 0;
       },
       &reads);

@@ -130,7 +130,8 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
   const Participants ranks(stall);
   for (const FlowIndex index : context.flows.of(stall.members)) {
     const Flow& flow = context.flows.flow(index);
-    if (flow.peer == kNoMember ? !flow.carries_collectives : !ranks.contains(flow.peer)) {
+    const bool witness = !flow.carries_collectives || !may_carry(context, stall, flow);
+    if (flow.peer == kNoMember ? witness : !ranks.contains(flow.peer)) {
       continue;
     }
     const AckGap silence = context.evidence.silence(index, stall.examined());
@@ -143,7 +144,7 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
                     .location = link_of(context.flows, index, arrives),
                     .time = until_repaired(context, index, silence.time),
                     .backoff = silence.backoff};
-    link.witness = !flow.carries_collectives;
+    link.witness = witness;
     for (const Retransmit& segment : context.evidence.retransmits(index, silence.time)) {
       ++link.retransmits;
       link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;

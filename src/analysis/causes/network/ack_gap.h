@@ -26,7 +26,7 @@ struct SilentLink {
   int64_t small_retransmits = 0;
   bool passed_behind = false;  // the receiver has segments that were sent after the repeated one
   bool passed_before = false;  // only small segments have ever been acknowledged on this connection
-  bool witness = false;        // carries no collectives (a keep-alive): shows which end the silent links share
+  bool witness = false;        // carries none of its collectives (a keep-alive): shows which end the silent links share
   std::vector<EventId> events;
 
   /// Full-size segments repeat while small ones pass: on this connection, or on another one if none repeats on this

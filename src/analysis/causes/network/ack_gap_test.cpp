@@ -273,5 +273,19 @@ TEST(MtuBlackhole, RepeatsOfSmallSegmentsAreNone) {
   EXPECT_EQ(only(source).cause, Cause::kPartition);
 }
 
+/// As a keep-alive, it shows that the path may be broken, and not that this call waits for it.
+TEST(Partition, ASilentConnectionOfAnotherCommunicatorIsNoProof) {
+  constexpr CommHash kOther = 78;
+  for (const CommHash carried : {kHash, kOther}) {
+    MemorySource source;
+    fill_silence(source, {1}, 168, KeepAlive::kNone);
+    add_communicator(source, kOther);
+    attribute(source, 1, kOut, carried);
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, carried == kHash ? Cause::kPartition : Cause::kUnknown) << finding.summary;
+    EXPECT_EQ(finding.link.has_value(), carried == kHash);
+  }
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

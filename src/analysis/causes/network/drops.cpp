@@ -177,6 +177,7 @@ LossTotals loss_totals(const AnalysisContext& context, const CauseGroup& group) 
       const FlowLoss loss = context.evidence.loss(flow, time);
       totals.retransmits += loss.retransmits;
       totals.timeouts += loss.timeouts;
+      totals.early_timeouts += loss.early_timeouts;
       context.evidence.recovery_intervals(flow).clip(time, recovery);
     }
   }

@@ -47,8 +47,9 @@ DropSide own_drops(const AnalysisContext& context, const CauseGroup& group);
 struct LossTotals {
   int64_t retransmits = 0;
   int64_t timeouts = 0;
-  int64_t recovery_ns = 0;  // at least one connection was in recovery
-  int64_t time_ns = 0;      // total time of the stalls
+  int64_t early_timeouts = 0;  // as in FlowLoss
+  int64_t recovery_ns = 0;     // at least one connection was in recovery
+  int64_t time_ns = 0;         // total time of the stalls
 };
 LossTotals loss_totals(const AnalysisContext& context, const CauseGroup& group);
 

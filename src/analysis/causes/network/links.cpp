@@ -18,13 +18,18 @@ Participants::Participants(const Stall& stall) {
   }
 }
 
+bool may_carry(const AnalysisContext& context, const Stall& stall, const Flow& flow) {
+  return may_carry(context.timeline, flow, context.timeline.groups()[stall.group].hash);
+}
+
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall, int64_t before_ns) {
   const Participants ranks(stall);
   std::vector<FlowIndex> flows = context.flows.of(stall.members);
   std::erase_if(flows, [&](FlowIndex index) {
     const Flow& flow = context.flows.flow(index);
     const bool alive = flow.opened_ns < stall.examined().to_ns && flow.closed_ns > stall.examined().from_ns - before_ns;
-    return !alive || !flow.carries_collectives || (flow.peer != kNoMember && !ranks.contains(flow.peer));
+    return !alive || !flow.carries_collectives || (flow.peer != kNoMember && !ranks.contains(flow.peer)) ||
+           !may_carry(context, stall, flow);
   });
   return flows;
 }

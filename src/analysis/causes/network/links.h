@@ -19,8 +19,11 @@ class Participants {
   std::vector<bool> present_;
 };
 
+/// False if the flow is known to carry another communicator than the stall's (evidence/flows.h): then it is no
+/// evidence.
+bool may_carry(const AnalysisContext& context, const Stall& stall, const Flow& flow);
 /// Flows of collective traffic between ranks of the stall, or to a peer that was not recorded, open in its time or
-/// until at most `before_ns` before it.
+/// until at most `before_ns` before it, which may_carry() its communicator.
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall, int64_t before_ns = 0);
 /// The link that a flow sends on; with `backwards`, the link of its acknowledgements.
 FaultLocation link_of(const Flows& flows, FlowIndex flow, bool backwards = false);

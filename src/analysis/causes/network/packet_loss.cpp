@@ -106,6 +106,16 @@ Subsumption subsumed_by(const SubsumptionQuery& query) {
   return {.kind = Subsumption::Kind::kMerge};
 }
 
+std::string timeouts_text(const LossTotals& totals) {
+  if (totals.timeouts == 0) {
+    return {};
+  }
+  const std::string early =
+      totals.early_timeouts == 0 ? "" : fmt::format(", but {} of them after less", totals.early_timeouts);
+  return fmt::format(", with {} or late probes (200 ms of silence or more each{})",
+                     count_of(totals.timeouts, "retransmission timeout"), early);
+}
+
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const Flow& flow = context.flows.flow(group.location.flow);
   const LossTotals totals = loss_totals(context, group);
@@ -124,10 +134,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        totals.timeouts,
        fmt::format(
            "TCP was in recovery for {} of the {} that these transfers took{}: {:.0f} % of the lost time is covered",
-           format_duration(totals.recovery_ns), format_duration(totals.time_ns),
-           totals.timeouts == 0 ? std::string()
-                                : fmt::format(", with {} or late probes (200 ms of silence or more each)",
-                                              count_of(totals.timeouts, "retransmission timeout")),
+           format_duration(totals.recovery_ns), format_duration(totals.time_ns), timeouts_text(totals),
            100 * group.coverage),
        {}});
   std::ranges::move(side.evidence, std::back_inserter(finding.evidence));

@@ -9,6 +9,7 @@
 #include "analysis/explain.h"
 #include "analysis/testing/slow_job.h"
 #include "base/clock.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -182,6 +183,31 @@ TEST(PacketLoss, TheProbeOfASinglePacketComesAfterALongSilence) {
   EXPECT_EQ(among_others.findings[0].cause, Cause::kUnknown) << "such a probe comes after two round trips";
 }
 
+/// Its host has a smaller timeout: bytes were acknowledged 130 ms before the timer fired.
+TEST(PacketLoss, TimeoutsAfterLessThanTheUsualSilenceAreCounted) {
+  const Report report = report_of(
+      [](int) {
+        return std::pair{3, 1};
+      },
+      [](MemorySource& source, int src, int dst, int64_t begin_ns) {
+        congestion_state(source, src, dst, begin_ns + 140 * kNsPerMs, 4);
+        congestion_state(source, src, dst, begin_ns + kSlowNs - kNsPerMs, 0);
+        TcpSample sample{.node_id = static_cast<NodeId>(src + 1)};
+        sample.cookie = cookie_of(src, dst);
+        sample.pid = 100 + src;
+        for (const int64_t after_ns : {5 * kNsPerMs, 10 * kNsPerMs}) {
+          sample.timestamp_ns = begin_ns + after_ns;
+          sample.bytes_acked = static_cast<uint64_t>(sample.timestamp_ns);
+          source.accept(sample);
+        }
+      });
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].cause, Cause::kPacketLoss);
+  const auto evidence = small_job::evidence_of(report.findings[0], "tcp_cong_state_set");
+  EXPECT_EQ(evidence.count, 40);
+  golden::expect_text(evidence.text);
+}
+
 TEST(PacketLoss, TwoUnrelatedLinksAreTwoFindings) {
   const Report report = report_of([](int i) { return i % 2 == 0 ? std::pair{0, 1} : std::pair{2, 3}; });
   ASSERT_EQ(report.findings.size(), 2U);
@@ -204,6 +230,17 @@ TEST(PacketLossNeedless, WhatThePeerHadAlreadyWasNotLost) {
       }
     }
     EXPECT_EQ(small_job::only(source).cause, needless ? Cause::kUnknown : Cause::kPacketLoss);
+  }
+}
+
+TEST(PacketLossAttribution, AConnectionOfAnotherCommunicatorIsNoEvidence) {
+  constexpr CommHash kOther = 78;
+  constexpr CommHash kNoCalls = 79;
+  for (const CommHash carried : {CommHash{0}, small_job::kHash, kOther, kNoCalls}) {
+    MemorySource source = small_job::lossy_job();
+    small_job::add_communicator(source, kOther);
+    small_job::attribute(source, 1, small_job::kOut, carried);
+    EXPECT_EQ(small_job::only(source).cause, carried == kOther ? Cause::kUnknown : Cause::kPacketLoss) << carried;
   }
 }
 

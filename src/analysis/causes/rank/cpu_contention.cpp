@@ -151,8 +151,36 @@ void describe_throttled(const AnalysisContext& context, const CauseGroup& group,
       cgroup, finding.culprit->node);
 }
 
+/// A program that had the core, for use in sentences.
+struct CompetitorTexts {
+  std::string name;    // "'python3 preprocess.py' (pid 4711)"
+  std::string detail;  // the same with its cgroup
+};
+
+/// A command line has up to 4 KiB, and a cgroup's path any length. Most fit into these.
+constexpr size_t kShownCommandBytes = 120;
+constexpr size_t kShownCgroupBytes = 256;
+
+/// By what is recorded of the process, else by its name.
+CompetitorTexts texts_of_process(const AnalysisContext& context, const CauseGroup& group, std::string_view name,
+                                 std::string_view pid) {
+  TimeRange time{kForever, 0};
+  for (const Stall* stall : group.stalls) {
+    time.from_ns = std::min(time.from_ns, stall->examined().from_ns);
+    time.to_ns = std::max(time.to_ns, stall->examined().to_ns);
+  }
+  const NodeId node = context.cluster.member(group.location.culprit).node_id;
+  const Competitor* known =
+      context.cluster.competitor(node, static_cast<int32_t>(parse_integer(pid).value_or(0)), time);
+  const std::string_view whole = known == nullptr || known->cmdline.empty() ? name : std::string_view(known->cmdline);
+  const std::string command = cut_text(whole, kShownCommandBytes);
+  const std::string cgroup =
+      known == nullptr || known->cgroup.empty() ? "" : ", cgroup " + cut_text(known->cgroup, kShownCgroupBytes);
+  return {fmt::format("'{}' (pid {})", command, pid), fmt::format("'{}' (pid {}{})", command, pid, cgroup)};
+}
+
 /// One process if it had the core for most of the time, else the name that its processes share.
-std::string competitor_text(const CauseGroup& group) {
+CompetitorTexts competitor_texts(const AnalysisContext& context, const CauseGroup& group) {
   const EvidenceCounters::Detail process = group.counters.longest(Counted::kProcess);
   const std::string name = group.counters.longest_detail(Counted::kRunnable);
   const std::string_view detail(process.detail);
@@ -160,9 +188,10 @@ std::string competitor_text(const CauseGroup& group) {
   if (!name.empty() && detail.substr(std::min(pid.size() + 1, detail.size())) == name &&
       static_cast<double>(process.time_ns) >=
           kContentionMainShare * static_cast<double>(group.counters.sum(Counted::kRunnable).time_ns)) {
-    return fmt::format("'{}' (pid {})", name, pid);
+    return texts_of_process(context, group, name, pid);
   }
-  return name.empty() ? "something else" : fmt::format("'{}'", name);
+  const std::string text = name.empty() ? "something else" : fmt::format("'{}'", name);
+  return {text, text};
 }
 
 /// The competitor may be the training itself, which must then not be ended.
@@ -185,15 +214,16 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
     return;
   }
   const EvidenceCounter runnable = group.counters.sum(Counted::kRunnable);
-  const std::string who = competitor_text(group);
-  finding.summary = fmt::format("{} could not run because {} had its core: {}.",
-                                capitalised(context.cluster.describe(group.location.culprit)), who, cost_text(group));
+  const CompetitorTexts who = competitor_texts(context, group);
+  finding.summary =
+      fmt::format("{} could not run because {} had its core: {}.",
+                  capitalised(context.cluster.describe(group.location.culprit)), who.name, cost_text(group));
   finding.evidence.push_back(
       {"sched_switch", runnable.count,
        fmt::format("its busiest thread was ready but not running for {:.0f} % of the stalled time while {} ran",
-                   100 * group.coverage, who),
+                   100 * group.coverage, who.detail),
        runnable.events});
-  finding.remedy = remedy_text(group, who, finding.culprit->node);
+  finding.remedy = remedy_text(group, who.name, finding.culprit->node);
 }
 
 }  // namespace

@@ -152,6 +152,9 @@ class EvidenceLoader {
       }
       if (kept && is_recovering(state.value)) {
         events.recoveries.push_back({state.since_ns, time_ns});
+        if (!is_recovering(event.state)) {
+          events.repaired.push_back(time_ns);
+        }
       }
       state.value = event.state;
       state.since_ns = time_ns;
@@ -250,11 +253,16 @@ class EvidenceLoader {
       std::sort(events.retransmits.begin(), events.retransmits.end(),
                 [](const Retransmit& a, const Retransmit& b) { return a.time_ns < b.time_ns; });
       add_late_probes(store_.samples_[i], events.retransmits, events.timeouts);
-      std::sort(events.timeouts.begin(), events.timeouts.end());
+      std::ranges::sort(events.timeouts);
+      std::ranges::sort(events.repaired);
       std::vector<Interval> all = events.recoveries;
       add_held_back(store_.samples_[i], events.timeouts, all);
       for (const int64_t time_ns : events.timeouts) {
-        all.push_back({time_ns - kMinimumRtoNs, time_ns});
+        const int64_t since_ns = silent_since_ns(store_.samples_[i], events.repaired, time_ns);
+        all.push_back({since_ns, time_ns});
+        if (since_ns > time_ns - kMinimumRtoNs) {
+          events.early_timeouts.push_back(time_ns);
+        }
       }
       for (const Retransmit& segment : events.retransmits) {
         all.push_back({segment.time_ns - kRetransmitNs, segment.time_ns + kRetransmitNs});

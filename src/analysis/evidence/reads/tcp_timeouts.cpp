@@ -2,6 +2,7 @@
 #include "analysis/evidence/reads/tcp_timeouts.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "analysis/thresholds/network.h"
 
@@ -25,6 +26,23 @@ void add_late_probes(const std::vector<SampleRecord>& samples, const std::vector
       timeouts.push_back(repeat.time_ns);
     }
   }
+}
+
+int64_t silent_since_ns(const std::vector<SampleRecord>& samples, const std::vector<int64_t>& repaired,
+                        int64_t timeout_ns) {
+  const int64_t earliest_ns = timeout_ns - kMinimumRtoNs;
+  int64_t since_ns = earliest_ns;
+  if (const auto later = std::ranges::upper_bound(repaired, timeout_ns); later != repaired.begin()) {
+    since_ns = std::max(since_ns, *std::prev(later));
+  }
+  auto sample = std::ranges::partition_point(samples, [&](const SampleRecord& s) { return s.time_ns <= timeout_ns; });
+  while (sample - samples.begin() >= 2 && (sample - 2)->time_ns >= earliest_ns) {
+    --sample;
+    if (sample->bytes_acked > (sample - 1)->bytes_acked) {
+      return std::max(since_ns, sample->time_ns);
+    }
+  }
+  return since_ns;
 }
 
 void add_held_back(const std::vector<SampleRecord>& samples, const std::vector<int64_t>& timeouts,

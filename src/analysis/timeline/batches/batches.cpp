@@ -18,85 +18,113 @@ bool ends_with_others(const Call& call) {
          (call.completion == Completion::kSync || call.completion == Completion::kNetwork);
 }
 
-/// Successive calls of one sequence that have one end.
-struct Run {
-  uint32_t sequence = 0;
-  size_t first = 0;
-  size_t last = 0;
-  int64_t end_ns = 0;
-  Interval arrivals{0, 0};  // from the first arrival to the last
-};
-
 bool same_end(int64_t a_ns, int64_t b_ns) { return std::abs(a_ns - b_ns) < kSameEndNs; }
 
-/// The first run at or after call `from`; none if there is none.
-std::optional<Run> next_run(const std::vector<CallSequence>& sequences, uint32_t index, size_t from) {
-  const std::vector<Call>& calls = sequences[index].calls;
-  while (from < calls.size() && !ends_with_others(calls[from])) {
-    ++from;
-  }
-  if (from == calls.size()) {
-    return std::nullopt;
-  }
-  Run run{index, from, from, calls[from].end_ns(), {calls[from].arrival_ns, calls[from].arrival_ns}};
-  for (size_t i = from + 1; i < calls.size(); ++i) {
-    if (!calls[i].present) {
-      continue;
-    }
-    if (!ends_with_others(calls[i]) || !same_end(calls[i].end_ns(), run.end_ns)) {
-      break;
-    }
-    run.last = i;
-    run.arrivals.from_ns = std::min(run.arrivals.from_ns, calls[i].arrival_ns);
-    run.arrivals.to_ns = std::max(run.arrivals.to_ns, calls[i].arrival_ns);
-  }
-  return run;
-}
+/// Successive calls of one sequence that have one end.
+class Run {
+ public:
+  explicit Run(CallSequence& sequence) : sequence_(&sequence) {}
 
-void mark(std::vector<CallSequence>& sequences, const std::vector<Run>& batch) {
-  Interval arrivals = batch.front().arrivals;
-  for (const Run& run : batch) {
-    arrivals = {std::min(arrivals.from_ns, run.arrivals.from_ns), std::max(arrivals.to_ns, run.arrivals.to_ns)};
-  }
-  if (arrivals.length() <= kStallFloorNs) {
-    return;
-  }
-  for (const Run& run : batch) {
-    CallSequence& sequence = sequences[run.sequence];
-    sequence.batched = true;
-    for (size_t i = run.first; i < run.last; ++i) {
-      sequence.calls[i].batch = BatchPart::kInside;
+  /// Goes on to the next run; false at the sequence's end.
+  bool next() {
+    const std::vector<Call>& calls = sequence_->calls;
+    first_ = behind_;
+    while (first_ < calls.size() && !ends_with_others(calls[first_])) {
+      ++first_;
     }
-    sequence.calls[run.last].batch = BatchPart::kLast;
+    if (first_ == calls.size()) {
+      return false;
+    }
+    last_ = first_;
+    end_ns_ = calls[first_].end_ns();
+    arrivals_ = {calls[first_].arrival_ns, calls[first_].arrival_ns};
+    for (behind_ = first_ + 1; behind_ < calls.size(); ++behind_) {
+      const Call& call = calls[behind_];
+      if (!call.present) {
+        continue;
+      }
+      if (!ends_with_others(call) || !same_end(call.end_ns(), end_ns_)) {
+        break;
+      }
+      last_ = behind_;
+      arrivals_ = {std::min(arrivals_.from_ns, call.arrival_ns), std::max(arrivals_.to_ns, call.arrival_ns)};
+    }
+    return true;
   }
-}
+
+  [[nodiscard]] int64_t end_ns() const { return end_ns_; }
+  /// From the first arrival to the last.
+  [[nodiscard]] const Interval& arrivals() const { return arrivals_; }
+  void mark() const {
+    sequence_->batched = true;
+    for (size_t i = first_; i < last_; ++i) {
+      sequence_->calls[i].batch = BatchPart::kInside;
+    }
+    sequence_->calls[last_].batch = BatchPart::kLast;
+  }
+
+ private:
+  CallSequence* sequence_;
+  size_t first_ = 0;
+  size_t last_ = 0;
+  size_t behind_ = 0;
+  int64_t end_ns_ = 0;
+  Interval arrivals_{0, 0};
+};
+
+/// Runs of one process that have one end.
+class Batch {
+ public:
+  /// Marks the batch that `run` does not belong to, and begins one with it.
+  void add(const Run& run) {
+    if (runs_.empty() || !same_end(end_ns_, run.end_ns())) {
+      mark();
+      runs_.clear();
+      end_ns_ = run.end_ns();
+      arrivals_ = run.arrivals();
+    }
+    arrivals_ = {std::min(arrivals_.from_ns, run.arrivals().from_ns), std::max(arrivals_.to_ns, run.arrivals().to_ns)};
+    runs_.push_back(run);
+  }
+  void mark() const {
+    if (!runs_.empty() && arrivals_.length() > kStallFloorNs) {
+      std::ranges::for_each(runs_, &Run::mark);
+    }
+  }
+
+ private:
+  std::vector<Run> runs_;
+  int64_t end_ns_ = 0;
+  Interval arrivals_{0, 0};
+};
 
 /// Marks the batches of one process, whose sequences are `own`.
 void mark_process(std::vector<CallSequence>& sequences, const std::vector<uint32_t>& own) {
-  const auto later = [](const Run& a, const Run& b) { return a.end_ns > b.end_ns; };
-  std::priority_queue<Run, std::vector<Run>, decltype(later)> next(later);
-  const auto push = [&](uint32_t sequence, size_t from) {
-    if (const std::optional<Run> run = next_run(sequences, sequence, from)) {
-      next.push(*run);
-    }
-  };
+  std::vector<Run> runs;                    // the next one of each sequence
+  using Next = std::pair<int64_t, size_t>;  // end of a run, and its position in `runs`
+  std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
   for (const uint32_t sequence : own) {
-    push(sequence, 0);
-  }
-  std::vector<Run> batch;
-  while (!next.empty()) {
-    const Run run = next.top();
-    next.pop();
-    if (!batch.empty() && !same_end(batch.front().end_ns, run.end_ns)) {
-      mark(sequences, batch);
-      batch.clear();
+    if (Run run(sequences[sequence]); run.next()) {
+      next.emplace(run.end_ns(), runs.size());
+      runs.push_back(run);
     }
-    batch.push_back(run);
-    push(run.sequence, run.last + 1);
   }
-  if (!batch.empty()) {
-    mark(sequences, batch);
+  Batch batch;
+  while (!next.empty()) {
+    const size_t earliest = next.top().second;
+    next.pop();
+    Run& run = runs[earliest];
+    // The next run of the same sequence is mostly the next one of all: it does not go through the queue.
+    bool more = true;
+    while (more && (next.empty() || run.end_ns() <= next.top().first)) {
+      batch.add(run);
+      more = run.next();
+    }
+    if (more) {
+      next.emplace(run.end_ns(), earliest);
+    }
   }
+  batch.mark();
 }
 
 }  // namespace

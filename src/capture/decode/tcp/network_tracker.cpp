@@ -200,6 +200,7 @@ void NetworkTracker::forget(uint64_t cookie) {
   last_thread_.erase(cookie);
   last_listing_.erase(cookie);
   delivered_.erase(cookie);
+  only_communicator_.erase(cookie);
   attribution_.forget_connection(cookie);
 }
 
@@ -292,7 +293,7 @@ void NetworkTracker::on_exit(int32_t pid, uint64_t now_ns) {
 /// NCCL connection share the receiver's port, which belongs to a listener of its own.
 std::optional<CommSocket> NetworkTracker::comm_socket_of(const Connection& connection) const {
   if (auto own = attribution_.comm_socket_of(connection.cookie);
-      own || !connection.thread_name.starts_with(kHelperThreads)) {
+      own || attribution_.is_shared(connection.cookie) || !connection.thread_name.starts_with(kHelperThreads)) {
     return own;
   }
   std::optional<CommSocket> shared;
@@ -303,11 +304,14 @@ std::optional<CommSocket> NetworkTracker::comm_socket_of(const Connection& conne
   for (const uint64_t cookie : owned->second) {
     const auto comm_socket = attribution_.comm_socket_of(cookie);
     const Connection& other = connections_.at(cookie);
-    if (!comm_socket || other.netns != connection.netns ||
-        (comm_socket->is_send ? other.destination != connection.destination : other.source != connection.source)) {
+    const bool is_shared = attribution_.is_shared(cookie);
+    if ((!comm_socket && !is_shared) || other.netns != connection.netns ||
+        (!comm_socket           ? other.destination != connection.destination && other.source != connection.source
+         : comm_socket->is_send ? other.destination != connection.destination
+                                : other.source != connection.source)) {
       continue;
     }
-    if (shared && *shared != *comm_socket) {
+    if (is_shared || (shared && *shared != *comm_socket)) {
       return std::nullopt;
     }
     shared = comm_socket;
@@ -320,8 +324,11 @@ void NetworkTracker::update_attribution(Connection& connection) {
   const auto comm_socket = comm_socket_of(connection);
   const auto delivered = delivered_.find(connection.cookie);
   if (comm_socket) {
+    uint64_t& only = only_communicator_.try_emplace(connection.cookie, comm_socket->nccl_comm_hash).first->second;
+    only = only == comm_socket->nccl_comm_hash ? only : 0;
     if (delivered != delivered_.end() && delivered->second != *comm_socket) {
       connection.peer_rank.reset();
+      connection.channel.reset();
       connection.comm_id_hash = 0;
     }
     delivered_.insert_or_assign(connection.cookie, *comm_socket);
@@ -342,6 +349,10 @@ void NetworkTracker::fill_in(Connection& connection, const CommSocket& comm_sock
   now.channel = comm_socket.channel;
   if (facts.hash != 0 || now.comm_id_hash == 0) {
     now.comm_id_hash = facts.hash != 0 ? facts.hash : comm_socket.nccl_comm_hash;
+  }
+  if (const auto only = only_communicator_.find(connection.cookie);
+      only != only_communicator_.end() && only->second == 0) {
+    now.comm_id_hash = 0;  // a split may share the connections of its parent
   }
   if (const auto peer = peer_rank(connection, comm_socket, facts)) {
     now.peer_rank = peer;

@@ -91,6 +91,8 @@ class NetworkTracker {
   };
   std::map<std::pair<int32_t, int32_t>, NamedThread> threads_;  // by pid and tid
   std::unordered_map<uint64_t, CommSocket> delivered_;          // attributions already delivered in rows, by cookie
+  /// By cookie: the communicator that it was attributed to, by NCCL's own hash; 0 where several were.
+  std::unordered_map<uint64_t, uint64_t> only_communicator_;
   struct Listing {
     uint64_t time_ns = 0;
     st_tcp_metrics metrics{};

@@ -291,6 +291,52 @@ TEST_F(AttributedConnections, AGroupThatDisagreesHasNoAttribution) {
   EXPECT_FALSE(of(12).peer_rank);
 }
 
+/// As after ncclCommSplit with splitShare: its data are on its parent's sockets.
+TEST_F(AttributedConnections, ASocketOfTwoCommunicatorsIsOfNone) {
+  open(11, 40000, "NCCL Progress 0");
+  open(12, 40001, "NCCL SockS 0");
+  open(13, 40002, "NCCL Progress 0");
+  for (const uint64_t cookie : {11, 13}) {
+    mark(cookie, 3);
+    mark(cookie, 3);
+  }
+  list(12, 40001);
+  EXPECT_EQ(of(11).comm_id_hash, 0xc033U);
+  EXPECT_EQ(of(12).comm_id_hash, 0xc033U);
+  mark(11, kHalf);
+  mark(11, 3);
+  list(11, 40000);
+  list(12, 40001);
+  EXPECT_EQ(of(11).comm_id_hash, 0U);
+  EXPECT_EQ(of(12).comm_id_hash, 0U) << "a socket of the same connection of NCCL";
+}
+
+/// Its group was first the one communicator's, then the other's.
+TEST_F(AttributedConnections, WhatTwoCommunicatorsHadOneAfterTheOtherStaysOfNone) {
+  open(11, 40000, "NCCL Progress 0");
+  open(12, 40001, "NCCL SockS 0");
+  open(13, 40002, "NCCL Progress 0");
+  mark(11, 3);
+  mark(11, 3);
+  list(12, 40001);
+  EXPECT_EQ(of(12).comm_id_hash, 0xc033U);
+  st_tcp_event close{};
+  close.header = header(6000);
+  close.cookie = 11;
+  close.tuple = tuple(40000);
+  close.kind = ST_TCP_CLOSE;
+  tracker_.on_event(close);
+  close.header = header(20'000'000'000);  // the closed one is forgotten
+  close.cookie = 99;
+  tracker_.on_event(close);
+  mark(13, kHalf);
+  mark(13, kHalf);
+  list(12, 40001);
+  EXPECT_EQ(of(12).channel, 1);
+  EXPECT_EQ(of(13).comm_id_hash, 0xa1fU);
+  EXPECT_EQ(of(12).comm_id_hash, 0U);
+}
+
 TEST_F(NetworkTrackerTest, AConnectionLearnsItsPortWhenItIsEstablishedAndKeepsItWhenItCloses) {
   seen(1000, 0);
   EXPECT_EQ(connection().source.port, 0);

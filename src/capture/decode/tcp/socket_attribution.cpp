@@ -62,6 +62,7 @@ bool SocketAttribution::on_mark(const st_step_mark& mark) {
     return false;
   }
   Evidence& evidence = evidence_.try_emplace(mark.last.cookie, Evidence{.comm_socket = comm_socket}).first->second;
+  evidence.shared = evidence.shared || evidence.comm_socket.nccl_comm_hash != comm_socket.nccl_comm_hash;
   if (evidence.contradicted) {
     return false;
   }
@@ -78,6 +79,11 @@ std::optional<CommSocket> SocketAttribution::comm_socket_of(uint64_t cookie) con
     return std::nullopt;
   }
   return found->second.comm_socket;
+}
+
+bool SocketAttribution::is_shared(uint64_t cookie) const {
+  const auto found = evidence_.find(cookie);
+  return found != evidence_.end() && found->second.shared;
 }
 
 void SocketAttribution::forget_process(int32_t pid) {

@@ -43,6 +43,9 @@ class SocketAttribution {
   /// True if the attribution of the mark's socket has changed: it became known or unknown.
   bool on_mark(const st_step_mark& mark);
   [[nodiscard]] std::optional<CommSocket> comm_socket_of(uint64_t cookie) const;
+  /// True if marks prove that the socket carries several communicators, such as those of a split that shares its
+  /// parent's connections. It stays so until the connection is forgotten.
+  [[nodiscard]] bool is_shared(uint64_t cookie) const;
   void forget_connection(uint64_t cookie) { evidence_.erase(cookie); }
   /// The process sends no more marks; proven attributions stay until their connections are dropped.
   void forget_process(int32_t pid);
@@ -52,6 +55,7 @@ class SocketAttribution {
     CommSocket comm_socket;
     int proofs = 0;
     bool contradicted = false;
+    bool shared = false;
   };
 
   UserShares& shares_;

@@ -30,25 +30,15 @@ Json micros(int64_t ns, double divisor) { return std::round(static_cast<double>(
 
 }  // namespace
 
-std::string cut_text(std::string_view text, size_t most) {
-  if (text.size() <= most) {
-    return std::string(text);
-  }
-  size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) {  // inside of a character
-    --end;
-  }
-  return std::string(text.substr(0, end)) + "...";
-}
-
 Json recorded_text(std::string_view text, size_t most) { return wrapped("recorded_text", text, most); }
 Json recorded_text_schema(std::string_view description) { return wrapped_schema("recorded_text", description); }
 Json report_text(std::string_view text, size_t most) { return wrapped("report_text", text, most); }
 Json report_text_schema(std::string_view description) { return wrapped_schema("report_text", description); }
 
-std::string_view health_word(const Report& report) {
+std::string_view health_word(const Report& report, const Recordings::Gathered* gathered) {
+  const bool missing = gathered != nullptr && !gathered->missing.empty();
   const std::optional<bool> health = report.health();
-  return !health ? "not_known" : *health ? "yes" : "no";
+  return !health || (*health && missing) ? "not_known" : *health ? "yes" : "no";
 }
 
 Json ms(int64_t ns) { return micros(ns, 1e6); }

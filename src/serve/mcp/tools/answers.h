@@ -28,11 +28,9 @@ Json recorded_text_schema(std::string_view description = {});
 /// {"report_text": "..."}: a sentence of ours that can quote such names.
 Json report_text(std::string_view text, size_t most = 1200);
 Json report_text_schema(std::string_view description = {});
-/// The beginning of a text of at most `most` bytes, with "..." if it was longer; no character is cut in two.
-std::string cut_text(std::string_view text, size_t most);
 
-/// "yes", "no" or "not_known".
-std::string_view health_word(const Report& report);
+/// "yes", "no" or "not_known": as where nodes are missing, of which nothing is known.
+std::string_view health_word(const Report& report, const Recordings::Gathered* gathered);
 
 /// Milliseconds, to the microsecond.
 Json ms(int64_t ns);

@@ -125,20 +125,22 @@ Chosen choose(const Report& report, const Json& arguments) {
   return chosen;
 }
 
-std::string_view no_findings_text(const Report& report) {
+std::string_view no_findings_text(const Report& report, std::string_view healthy) {
   if (!report.findings.empty()) {
     return "No finding matches these arguments.";
   }
-  return report.health() ? "No findings: nothing took longer than the job's own usual times allow."
-                         : "No findings, but the job's health is not known: see the notes of health.";
+  return healthy != "not_known" ? "No findings: nothing took longer than the job's own usual times allow."
+                                : "No findings, but the job's health is not known: see the notes of health.";
 }
 
 Result<Answer> call_findings(Recordings& recordings, const Json& arguments) {
   ST_ASSIGN(const TimeWindow window, window_of(arguments));
   ST_ASSIGN(const std::shared_ptr<Snapshot> snapshot, recordings.snapshot());
   ST_ASSIGN(const std::shared_ptr<const Report> report, snapshot->report(window));
+  ST_ASSIGN(const Recordings::Gathered* gathered, recordings.gather(false));
   const Chosen chosen = choose(*report, arguments);
-  Json data = Json::object({{"healthy", health_word(*report)},
+  const std::string_view healthy = health_word(*report, gathered);
+  Json data = Json::object({{"healthy", healthy},
                             {"judged", range_of_times(report->judged_range, report->range.from_ns)},
                             {"judged_collectives", report->judged}});
   Json next = Json::array();
@@ -157,7 +159,7 @@ Result<Answer> call_findings(Recordings& recordings, const Json& arguments) {
   add_page(data, "findings", chosen.ids.size(), page_of(arguments, kUsualFindings),
            [&](size_t i) { return row_of(*report, *chosen.findings[i], chosen.ids[i]); });
   if (chosen.ids.empty()) {
-    return Answer{std::move(data), std::string(no_findings_text(*report))};
+    return Answer{std::move(data), std::string(no_findings_text(*report, healthy))};
   }
   const Finding& first = *chosen.findings.front();
   return Answer{std::move(data),

@@ -94,7 +94,9 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   ST_ASSIGN(const std::shared_ptr<Snapshot> snapshot, recordings.snapshot());
   ST_ASSIGN(const std::shared_ptr<const Report> report, snapshot->report());
   ST_ASSIGN(const analysis::JobView* job, snapshot->job());
-  data.set("healthy", health_word(*report));
+  ST_ASSIGN(const Recordings::Gathered* gathered, recordings.gather(false));
+  const std::string_view healthy = health_word(*report, gathered);
+  data.set("healthy", healthy);
   data.set("findings", findings_by_severity(*report));
   data.set("ranks", report->ranks);
   data.set("collectives", report->collectives);
@@ -110,11 +112,10 @@ Result<Answer> call(Recordings& recordings, const Json& arguments) {
   const std::vector<Node>& nodes = job->cluster().nodes();
   add_page(data, "nodes", nodes.size(), page_of(arguments, kUsualNodes),
            [&](size_t i) { return node_of_job(*job, nodes[i], *report); });
-  return Answer{
-      std::move(data),
-      fmt::format("{}, {}, {} collectives in {}; healthy: {}, {}.", count_of(report->nodes, "node"),
-                  count_of(report->ranks, "rank"), report->collectives, format_duration(report->range.length()),
-                  health_word(*report), count_of(static_cast<int64_t>(report->findings.size()), "finding"))};
+  return Answer{std::move(data), fmt::format("{}, {}, {} collectives in {}; healthy: {}, {}.",
+                                             count_of(report->nodes, "node"), count_of(report->ranks, "rank"),
+                                             report->collectives, format_duration(report->range.length()), healthy,
+                                             count_of(static_cast<int64_t>(report->findings.size()), "finding"))};
 }
 
 Json node_schema() {

@@ -171,5 +171,44 @@ TEST(Findings, LeadToTheMiddleOfTheLongestStall) {
   EXPECT_EQ(at(waits, "held_up_by.0.rank"), Json(1));
 }
 
+/// Copies in a file, beside one node that is missing.
+class CopiesOfSome final : public Recordings {
+ public:
+  explicit CopiesOfSome(const std::string& path)
+      : files_(recordings_in_files({path}, {"1 of 2 nodes that were asked did not answer: b:1 (late)"})) {}
+  [[nodiscard]] bool are_copies() const override { return true; }
+  Result<const Gathered*> gather(bool /*again*/) override { return &gathered_; }
+  std::vector<Info> list() override { return files_->list(); }
+  Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name) override { return files_->snapshot(name); }
+  Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view name) override { return files_->own_snapshot(name); }
+  Status query(std::string_view name, std::string_view sql, const QueryEnd& end, RowSink& sink) override {
+    return files_->query(name, sql, end, sink);
+  }
+  Result<UniqueFd> open_copy(std::string_view name, const std::string& folder) override {
+    return files_->open_copy(name, folder);
+  }
+
+ private:
+  std::unique_ptr<Recordings> files_;
+  Gathered gathered_{.asked_ns = 1, .nodes = 2, .missing = {{"b:1", "late"}}};
+};
+
+TEST(Tools, WithANodeMissingTheJobIsNotCalledHealthy) {
+  ServedJob job = served({});
+  CopiesOfSome copies(job.path());
+  Server server(copies);
+  Session session{.legacy_version = "2025-11-25"};
+  for (const char* tool : {"health", "findings"}) {
+    const Json params = Json::object({{"name", tool}, {"arguments", Json::object({})}});
+    const auto answer = server.answer({.id = Json(1), .method = "tools/call", .params = params}, session);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(at(*answer, "result.structuredContent.healthy"), Json("not_known")) << tool;
+  }
+  const Json params = Json::object({{"name", "health"}, {"arguments", Json::object({})}});
+  const auto health = server.answer({.id = Json(1), .method = "tools/call", .params = params}, session);
+  ASSERT_TRUE(health);
+  EXPECT_NE(at(*health, "result.structuredContent.notes.0").dump().find("b:1"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace stalltrace::serve::mcp

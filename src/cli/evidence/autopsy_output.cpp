@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/evidence/autopsy_output.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "autopsy/output/autopsy_text.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "model/json/autopsy_result.h"
+#include "report/findings_text.h"
+#include "report/page.h"
+
+namespace stalltrace::cli {
+namespace {
+
+using autopsy::HostResult;
+using autopsy::JobVerdict;
+using autopsy::Snapshot;
+using Json = nlohmann::ordered_json;
+
+/// Of the only host.
+HostResult host_of(const AutopsyResult& result) {
+  const auto& [node, traced] = *result.context.traced.begin();
+  HostResult host{.file = {}, .node = node, .snapshots = {}, .traced = traced, .ras = result.context.ras};
+  host.snapshots = {result.snapshots.front(), result.snapshots.back()};
+  for (Snapshot& snapshot : host.snapshots) {
+    snapshot.taken_ns += result.context.utc_offset_ns;
+  }
+  return host;
+}
+
+Json job_to_json(const JobVerdict& verdict) {
+  Json findings = Json::array();
+  for (const Finding& finding : verdict.findings) {
+    findings.push_back(report::finding_to_json(finding));
+    if (finding.collectives_affected == 0) {  // no call with a known operation
+      findings.back()["op"] = nullptr;
+    }
+  }
+  return {{"job", verdict.job},   {"ranks", verdict.ranks},          {"state", to_text(verdict.state)},
+          {"text", verdict.text}, {"findings", std::move(findings)}, {"notes", verdict.notes}};
+}
+
+/// "here", "on 2 hosts", "on gpu02": that hold the job's ranks.
+std::string hosts_of(const AutopsyResult& result, const std::string& job) {
+  std::set<std::string> hosts;
+  for (const Snapshot* snapshot : {&result.snapshots.front(), &result.snapshots.back()}) {
+    for (const autopsy::RankState& rank : snapshot->ranks) {
+      if (rank.job == job) {
+        hosts.insert(rank.node);
+      }
+    }
+  }
+  if (hosts.size() > 1) {
+    return fmt::format("on {} hosts", hosts.size());
+  }
+  return result.context.traced.size() > 1 && !hosts.empty() ? "on " + printable(*hosts.begin()) : "here";
+}
+
+std::string text_of(const Json& json) {
+  return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+}
+
+void add_note(Json& json, const std::string& note) {
+  for (Json& job : json["jobs"]) {
+    job["notes"].push_back(note);
+  }
+}
+
+/// As much evidence as is read again: what RAS answered is the first that is left out.
+std::string with_evidence(Json json, HostResult host) {
+  const auto readable = [](const std::string& text) {
+    return text.size() <= autopsy::kLargestResult && autopsy::read_result(text);
+  };
+  json["evidence"] = autopsy::evidence_json(host);
+  std::string text = text_of(json);
+  if (!host.ras.empty() && !readable(text)) {
+    host.ras.clear();
+    add_note(json, "the answers of NCCL's RAS are too long to be kept in this result");
+    json["evidence"] = autopsy::evidence_json(host);
+    text = text_of(json);
+  }
+  if (!readable(text)) {
+    json.erase("evidence");
+    add_note(json, "this result is too large to be judged together with those of other hosts");
+    text = text_of(json);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string autopsy_to_text(const AutopsyResult& result, bool colour) {
+  std::string text;
+  for (const JobVerdict& verdict : result.verdicts) {
+    report::Page page(colour);
+    const std::string who = verdict.job.empty() ? "job" : "job " + printable(verdict.job);
+    page.line(fmt::format("{}{}, {} {}: {}", text.empty() ? "" : "\n", page.paint(who, report::kBold),
+                          count_of(verdict.ranks, "rank"), hosts_of(result, verdict.job), printable(verdict.text)));
+    text += page.take() + autopsy::job_text(result.snapshots.back(), verdict);
+    text += report::findings_to_text(verdict.findings, {.colour = colour});
+    report::Page notes(colour);
+    for (const std::string& note : verdict.notes) {
+      notes.field("note", note);
+    }
+    text += notes.take();
+  }
+  return text;
+}
+
+std::string autopsy_to_json(const AutopsyResult& result) {
+  const auto& hosts = result.context.traced;
+  const Snapshot& last = result.snapshots.back();
+  Json json{{kMadeBy, kMadeByAutopsy}, {"schema", autopsy::kResultSchema}};
+  if (hosts.size() == 1) {
+    json["node"] = hosts.begin()->first;
+  } else {
+    json["nodes"] = Json::array();
+    for (const auto& [node, traced] : hosts) {
+      json["nodes"].push_back(node);
+    }
+  }
+  json["taken_ns"] = last.taken_ns + result.context.utc_offset_ns;
+  json["watched_ms"] = (last.taken_ns - result.snapshots.front().taken_ns) / kNsPerMs;
+  json["traced"] = std::ranges::all_of(hosts, [](const auto& host) { return host.second.done; });
+  json["jobs"] = Json::array();
+  for (const JobVerdict& verdict : result.verdicts) {
+    json["jobs"].push_back(job_to_json(verdict));
+  }
+  json["ranks"] = autopsy::ranks_json(last);
+  if (hosts.size() == 1) {
+    return with_evidence(std::move(json), host_of(result));
+  }
+  return text_of(json);
+}
+
+}  // namespace stalltrace::cli
