@@ -135,7 +135,7 @@ class Reader {
     return value != nullptr && value->is_boolean() ? value->get<bool>() : refuse<bool>(name);
   }
 
-  /// The place of a text among `names`.
+  /// The position of a text among `names`.
   template <typename T, size_t N>
   T choice(const Json& object, const char* name, const std::array<std::string_view, N>& names) {
     const std::string found = text(object, name);

@@ -124,7 +124,7 @@ TEST_F(JobDiscoveryTest, ARefusedProcessThatHasEndedIsNotReportedAgain) {
   EXPECT_THAT(gone_, ElementsAre(ElementsAre(kFirst)));
 }
 
-/// Whoever is told may have to look at much, for each time.
+/// The tracer reads its rings for each report.
 TEST_F(JobDiscoveryTest, ThoseThatAreGoneAreReportedTogether) {
   for (pid_t pid = kFirst; pid < kFirst + 3; ++pid) {
     start(pid, kOther);
