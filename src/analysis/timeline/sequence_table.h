@@ -70,7 +70,9 @@ class SequenceTable {
   std::vector<int64_t> begun_ns_;  // by sequence: time of its first row, on the clock of its node
   std::unordered_map<SequenceKey, uint32_t, KeyHash> index_;
   std::unordered_map<uint32_t, std::vector<uint32_t>> pieces_;  // by a rank's first sequence: the sequences after gaps
-  std::array<uint32_t, 1 << kRecentBits> recent_{};             // sequences found before, which most rows belong to
+  /// Sequences found before, which most rows belong to. Finding them takes 2.7 % of the samples of `explain`, without
+  /// this 7.7 % (perf, 2026-11-26, 4.5 million calls of 3 hosts, 2 ranks with 2 communicators each).
+  std::array<uint32_t, 1 << kRecentBits> recent_{};
   int64_t padded_ = 0;
   int64_t skipped_ = 0;
 };

@@ -74,13 +74,11 @@ bool agree(const CallSignature& a, const CallSignature& b) {
 
 uint16_t SignatureTable::index_of(const Collective& row) {
   CallSignature signature = signature_from(row);
-  const uint64_t mixed = (static_cast<uint64_t>(signature.bytes) + static_cast<uint64_t>(signature.op)) * kSplitmixSeed;
-  Recent& recent = recent_[mixed >> (64 - kRecentBits)];
-  if (signature == recent.signature) {
-    first_ns_[recent.index] = std::min(first_ns_[recent.index], row.timestamp_ns);
-    return recent.index;
+  if (signature == last_) {
+    first_ns_[last_index_] = std::min(first_ns_[last_index_], row.timestamp_ns);
+    return last_index_;
   }
-  recent.signature = signature;
+  last_ = signature;
   const auto next = static_cast<uint16_t>(std::min<size_t>(signatures_.size(), kOtherSignature));
   const auto [found, fresh] = index_.try_emplace(hash_of(signature), next);
   if (fresh && signatures_.size() <= kOtherSignature) {
@@ -88,9 +86,9 @@ uint16_t SignatureTable::index_of(const Collective& row) {
     signatures_.push_back(signature);
     first_ns_.push_back(row.timestamp_ns);
   }
-  recent.index = found->second;
-  first_ns_[recent.index] = std::min(first_ns_[recent.index], row.timestamp_ns);
-  return recent.index;
+  last_index_ = found->second;
+  first_ns_[last_index_] = std::min(first_ns_[last_index_], row.timestamp_ns);
+  return last_index_;
 }
 
 uint64_t SignatureTable::kind_of(const CallSignature& signature) {
@@ -120,7 +118,7 @@ std::vector<uint16_t> SignatureTable::order_by_time() {
   for (auto& [hash, signature] : index_) {
     signature = numbers[signature];
   }
-  recent_.fill({});
+  last_ = {.bytes = -2};
   return numbers;
 }
 

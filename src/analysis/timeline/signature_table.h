@@ -2,7 +2,6 @@
 // The distinct signatures of a recording's calls, numbered in order of appearance. Internal to the timeline.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -22,17 +21,13 @@ class SignatureTable {
   std::vector<uint16_t> order_by_time();
 
  private:
-  static constexpr int kRecentBits = 6;
   static uint64_t kind_of(const CallSignature& signature);
   std::vector<CallSignature>& signatures_;
   std::vector<int64_t> first_ns_;  // by signature: the earliest row, on the clock of its node
   std::unordered_map<uint64_t, uint16_t> index_;
   std::unordered_map<uint64_t, uint16_t> class_index_;  // by operation and size only
-  struct Recent {
-    CallSignature signature{.bytes = -2};  // of no row
-    uint16_t index = 0;
-  };
-  std::array<Recent, 1 << kRecentBits> recent_;  // signatures seen before, which most rows have
+  CallSignature last_{.bytes = -2};                     // of no row
+  uint16_t last_index_ = 0;
 };
 
 }  // namespace stalltrace::analysis
