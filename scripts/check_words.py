@@ -115,7 +115,8 @@ def replaced_in(path, line):
 
 def check(root):
     """All occurrences under `root`, as 'path:line: ...'."""
-    listed = subprocess.run(["git", "-C", root, "ls-files", *FOLDERS, "*.md", "*.sh"], capture_output=True, text=True, check=True)
+    listed = subprocess.run(["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", *FOLDERS, "*.md", "*.sh"],
+                            capture_output=True, text=True, check=True)
     found = []
     for path in sorted(set(listed.stdout.splitlines())):
         file = root / path
