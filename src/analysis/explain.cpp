@@ -38,16 +38,12 @@
 #include "analysis/traces/judge_traces.h"
 #include "base/clock.h"
 #include "base/text.h"
+#include "model/events/loss_sources.h"
 
 namespace stalltrace {
 namespace {
 
 using namespace analysis;
-
-/// True of losses by which no event is missing: a program has its name alone; a process is looked at as a whole.
-bool loses_no_event(const Loss& loss) {
-  return loss.source.starts_with("share:competitor:") || loss.source.starts_with("share:mapping:");
-}
 
 /// More communicators than this are counted.
 constexpr size_t kMissingListed = 8;
@@ -134,7 +130,7 @@ void describe_recording(const Cluster& cluster, const Timeline& timeline, Report
   report.range = recorded_range(cluster, timeline);
   report.collectives = timeline.rows();
   for (const Loss& loss : report.losses) {
-    report.lost_events += loses_no_event(loss) ? 0 : loss.count;
+    report.lost_events += loses_events(loss.source) ? loss.count : 0;
   }
   std::erase_if(report.losses, [](const Loss& loss) { return loss.count == 0; });
   const auto add = [&](const std::vector<std::string>& notes) {

@@ -43,7 +43,7 @@ constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;     // minimum length of an open 
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;   // ... or, once, while it lasts
 
 constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{kLostRingCollectives, "ring:network",    "ring:scheduler",
-                                                            "state:thread",       "state:socket",    "state:sequence",
+                                                            "state:thread",       "state:socket",    kLostSequenceState,
                                                             "state:drops",        "state:connection"};
 constexpr std::array<const char*, ST_LOSS_COUNT> kShareNames{kLostCollectiveShare, "share:network", "share:scheduler",
                                                              "share:thread",       "share:socket",  kLostSequenceShare,
@@ -340,7 +340,7 @@ void Tracer::deliver_losses() {
   }
   decoder_.deliver_losses();
   for (const auto& [user, count] : discovery_.lost_mappings()) {  // their processes are looked at: excluded, too
-    sink_.accept(Loss{node_.node_id, users_loss("share:mapping", user), count});
+    sink_.accept(Loss{node_.node_id, users_loss(kLostMappingShare, user), count});
   }
   if (lost_mappings_ > 0) {
     sink_.accept(Loss{node_.node_id, "perf:mappings", lost_mappings_});

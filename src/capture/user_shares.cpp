@@ -17,13 +17,13 @@ using Kind = UserShares::Kind;
 constexpr std::array<UserShares::Limits, UserShares::kKinds> kLimits{{
     {kLostProcessShare, 0, 1024, 4096, 64},
     {kLostCommunicatorShare, 4096, 32'768, 16'384, 256},
-    {"share:peer", 65'536, 524'288, 0, 0},
-    {"share:call", 0, 131'072, 0, 0},
+    {kLostPeerShare, 65'536, 524'288, 0, 0},
+    {kLostCallShare, 0, 131'072, 0, 0},
     {"share:gpu_event", 131'072, 1'048'576, 0, 0},
     {"share:connection", 16'384, 65'536, 32'768, 1024},
     {"share:step_mark", 16'384, 131'072, 0, 0},
     {"share:stack", 0, 0, 8192, 64},
-    {"share:competitor", 0, 64, 512, 4},
+    {kLostCompetitorShare, 0, 64, 512, 4},
 }};
 
 /// Users whose numbers are in losses; beyond, and those that no process is left of, they are one.

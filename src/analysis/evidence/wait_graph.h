@@ -42,8 +42,8 @@ struct WaitGraph {
 /// The waits between `members` in `window`, which is in common time; empty without members. Edges by connections come
 /// first, by flow, then those by steps, by source and destination; sinks are ascending. An edge needs kEdgeShare of the
 /// samples of its connection, or of the window for steps. `counts`: which connections do; empty: all that carry
-/// collectives. Takes time for the flows of the members, and for each of
-/// their samples inside the window a binary search in those of the other end.
+/// collectives. Takes time for the flows of the members, and for each of their samples inside the window a binary
+/// search in those of the other end.
 WaitGraph build_wait_graph(const Cluster& cluster, const Flows& flows, const EvidenceStore& evidence,
                            const std::vector<MemberIndex>& members, Interval window,
                            const std::function<bool(const Flow&)>& counts = {});

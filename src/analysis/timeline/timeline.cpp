@@ -4,11 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
@@ -16,7 +14,7 @@
 #include "analysis/thresholds/stalls.h"
 #include "analysis/timeline/attempts/attempts.h"
 #include "analysis/timeline/batches/batches.h"
-#include "analysis/timeline/clock_offsets.h"
+#include "analysis/timeline/clock_offsets/clock_offsets.h"
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
 #include "analysis/timeline/signature_table.h"
@@ -37,14 +35,6 @@ uint32_t pack(int64_t duration_ns) {
 }
 
 uint32_t pack_duration(std::optional<int64_t> duration_ns) { return duration_ns ? pack(*duration_ns) : kOpenDuration; }
-
-/// True if records of Sends or Recvs may be lost.
-bool may_lose_transfers(const Loss& loss) {
-  constexpr std::array<std::string_view, 3> kOthers{"share:peer", "share:call", "state:sequence"};
-  return loss.count > 0 && (may_lose_calls(loss.source) || std::ranges::any_of(kOthers, [&](std::string_view source) {
-                              return loss.source.starts_with(source);
-                            }));
-}
 
 }  // namespace
 
@@ -213,7 +203,7 @@ class TimelineBuilder {
     }
     std::set<NodeId> lossy;
     for (const Loss& loss : losses) {
-      if (may_lose_transfers(loss)) {
+      if (loss.count > 0 && may_lose_transfers(loss.source)) {
         lossy.insert(loss.node_id);
       }
     }

@@ -16,11 +16,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Nodes of whose calls some may be missing: those of a process that is followed late, too.
-std::set<NodeId> nodes_that_lost_calls(const std::vector<Loss>& losses) {
+/// Nodes with processes that were not followed, or only after some of their calls.
+std::set<NodeId> nodes_with_refused_processes(const std::vector<Loss>& losses) {
   std::set<NodeId> nodes;
   for (const Loss& loss : losses) {
-    if (loss.count > 0 && may_lose_calls(loss.source)) {
+    if (loss.count > 0 && loss.source.starts_with(kLostProcessShare)) {
       nodes.insert(loss.node_id);
     }
   }
@@ -28,10 +28,10 @@ std::set<NodeId> nodes_that_lost_calls(const std::vector<Loss>& losses) {
 }
 
 /// Ranks that were started with the member, in a job of this size, and called nothing: they are recorded.
-void add_silent_ranks(const Cluster& cluster, const std::set<NodeId>& lossy, const Member& member, int32_t size,
+void add_silent_ranks(const Cluster& cluster, const std::set<NodeId>& refused, const Member& member, int32_t size,
                       std::set<int32_t>& present) {
   for (const Process& process : cluster.processes()) {
-    if (lossy.contains(process.node_id)) {
+    if (refused.contains(process.node_id)) {
       continue;
     }
     const bool calls = cluster.find(process.node_id, process.pid) != kNoMember;
@@ -68,7 +68,7 @@ struct Job {
   MissingRanks unrecorded{{}, 0};
 };
 
-Job job_of(const Cluster& cluster, const std::set<NodeId>& lossy, const Member& of,
+Job job_of(const Cluster& cluster, const std::set<NodeId>& refused, const Member& of,
            const std::vector<size_t>& nameless_groups) {
   Job job{.size = of.world_size.value_or(0), .fewest_groups = std::numeric_limits<size_t>::max()};
   std::set<int32_t> present;
@@ -83,7 +83,7 @@ Job job_of(const Cluster& cluster, const std::set<NodeId>& lossy, const Member& 
   }
   job.all_call = members >= job.size;
   if (!job.all_call) {
-    add_silent_ranks(cluster, lossy, of, job.size, present);
+    add_silent_ranks(cluster, refused, of, job.size, present);
     job.unrecorded = MissingRanks(present, job.size);
   }
   return job;
@@ -103,10 +103,10 @@ bool is_whole(const std::vector<CallSequence>& sequences, const Group& group, co
   return took_part >= job.size || (took_part > 1 && others_call_as_often);
 }
 
-MissingRanks missing_of_communicator(const Cluster& cluster, const std::set<NodeId>& lossy,
+MissingRanks missing_of_communicator(const Cluster& cluster, const std::set<NodeId>& refused,
                                      const std::vector<CallSequence>& sequences, const Group& group) {
   std::set<int32_t> present;
-  add_silent_ranks(cluster, lossy, cluster.member(sequences[group.sequences.front()].member), *group.nranks, present);
+  add_silent_ranks(cluster, refused, cluster.member(sequences[group.sequences.front()].member), *group.nranks, present);
   for (const uint32_t sequence : group.sequences) {
     if (sequences[sequence].comm_rank) {
       present.insert(*sequences[sequence].comm_rank);
@@ -119,7 +119,7 @@ MissingRanks missing_of_communicator(const Cluster& cluster, const std::set<Node
 
 void find_unrecorded_ranks(const Cluster& cluster, const std::vector<Loss>& losses,
                            const std::vector<CallSequence>& sequences, std::vector<Group>& groups) {
-  const std::set<NodeId> lossy = nodes_that_lost_calls(losses);
+  const std::set<NodeId> refused = nodes_with_refused_processes(losses);
   const std::vector<size_t> nameless_groups = nameless_groups_of_members(cluster, sequences, groups);
   std::map<std::tuple<AttemptIndex, int32_t, std::string>, Job> jobs;
   const auto job_at = [&](const Group& group) -> const Job& {
@@ -127,7 +127,7 @@ void find_unrecorded_ranks(const Cluster& cluster, const std::vector<Loss>& loss
     const auto [job, fresh] =
         jobs.try_emplace(std::tuple(member.attempt, member.world_size.value_or(0), member.job_id), Job{});
     if (fresh) {
-      job->second = job_of(cluster, lossy, member, nameless_groups);
+      job->second = job_of(cluster, refused, member, nameless_groups);
     }
     return job->second;
   };
@@ -137,7 +137,7 @@ void find_unrecorded_ranks(const Cluster& cluster, const std::vector<Loss>& loss
     if ((group.point_to_point || !group.judged_by_job()) && took_part >= *group.nranks) {
       group.all_took_part = true;
     } else if (!group.judged_by_job()) {
-      group.unrecorded = missing_of_communicator(cluster, lossy, sequences, group);
+      group.unrecorded = missing_of_communicator(cluster, refused, sequences, group);
     } else {
       const Job& job = job_at(group);
       group.all_took_part = is_whole(sequences, group, job, nameless_groups, took_part);

@@ -10,8 +10,8 @@ namespace stalltrace::analysis {
 
 /// Sets Group::unrecorded and Group::all_took_part. A communicator that was made before tracing began has no size: it
 /// is judged by its job, of whose ranks any may be in it. A process without calls counts as recorded, unless `losses`
-/// say that its node's calls may be missing. Linear in the recorded processes, for each job attempt and for each
-/// communicator with missing ranks.
+/// show that processes of its node were refused: it may be one that was followed late. Linear in the recorded
+/// processes, for each job attempt and for each communicator with missing ranks.
 void find_unrecorded_ranks(const Cluster& cluster, const std::vector<Loss>& losses,
                            const std::vector<CallSequence>& sequences, std::vector<Group>& groups);
 

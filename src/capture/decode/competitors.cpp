@@ -31,8 +31,11 @@ void Competitors::note(const WaitSpan& wait) {
   if (wait.kind != WaitKind::kRunnable || pid <= 0 || wait.by_waited_ns < kNamedFromNs) {
     return;
   }
-  if (const auto known = known_.find(pid); known != known_.end()) {
-    known->second.noted_ns = now_ns_;
+  if (const auto found = known_.find(pid); found != known_.end()) {
+    Known& known = found->second;
+    if (now_ns_ - std::exchange(known.noted_ns, now_ns_) >= kIdleNs) {  // it may run another program since
+      check_at(pid, known, now_ns_);
+    }
     return;
   }
   if (is_traced(pid) || ignored_.contains(pid) || std::ranges::find(noted_, pid) != noted_.end()) {
@@ -135,6 +138,12 @@ void Competitors::watch(Known known, int64_t now_ns) {
   known_.insert_or_assign(pid, std::move(known));
 }
 
+void Competitors::check_at(int32_t pid, Known& known, int64_t time_ns) {
+  checks_.erase({known.check_ns, pid});
+  known.check_ns = time_ns;
+  checks_.emplace(time_ns, pid);
+}
+
 void Competitors::stop_watching(AllKnown::iterator known, int64_t now_ns, bool lives) {
   Known& one = known->second;
   if (lives) {
@@ -178,9 +187,7 @@ void Competitors::check(AllKnown::iterator known, int64_t now_ns) {
   next.row.cmdline = procfs_.command_line(pid);
   const bool is_new = !next.row.cmdline.empty() && next.row.cmdline != known->second.row.cmdline;
   if (!is_new || procfs_.start_ticks(pid) != start_ticks) {
-    checks_.erase({known->second.check_ns, pid});
-    known->second.check_ns = now_ns + kCheckNs;
-    checks_.emplace(known->second.check_ns, pid);
+    check_at(pid, known->second, now_ns + (now_ns - known->second.noted_ns < kIdleNs ? kCheckNs : kIdleNs));
     return;
   }
   stop_watching(known, now_ns, true);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Programs that ran instead of traced threads: their command lines and cgroups → rows of `competitor`. /proc is read
-// once for each process, soon after the first wait that names it and never while a record is decoded: a process that
-// has ended by then is known by its name alone. A process that runs another program has a row for each. Its user has a
-// share of the rows (user_shares.h). One thread.
+// soon after the first wait that names a process, and from time to time after that, but never while a record is
+// decoded: a process that has ended by then is known by its name alone. A process that runs another program has a row
+// for each. Its user has a share of the rows (user_shares.h). One thread.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ class Competitors {
   static constexpr size_t kMostKnown = 1024;              // that are watched, of all users
   static constexpr int64_t kCheckNs = kNsPerSecond;       // how often each of those is checked ...
   static constexpr size_t kMostChecks = 64;               // ... at most this many in one call
-  /// A process that no wait has named for this long is watched no more where another one needs its room.
+  /// A process that no wait has named for this long is idle: it is checked as rarely as this, and watched no more where
+  /// another one needs its room.
   static constexpr int64_t kIdleNs = 10 * kNsPerSecond;
   /// When a process without a row (a kernel thread, one beyond its user's share) may be read again.
   static constexpr int64_t kIgnoredNs = 10 * kNsPerSecond;
@@ -44,7 +45,8 @@ class Competitors {
 
   /// Reads nothing.
   void note(const WaitSpan& wait);
-  /// Reads some of the noted processes and, about once a second, whether the known ones live and run the same program.
+  /// Reads some of the noted processes, and whether known ones live and run the same program: each about once a second,
+  /// idle ones every ten, and again as soon as a wait names them.
   /// Delivers what is new. `between` is called after each process: it may call note(). To be called often; `now_ns` is
   /// CLOCK_MONOTONIC.
   void read(int64_t now_ns, const std::function<void()>& between);
@@ -66,6 +68,7 @@ class Competitors {
   /// None where it can't be read now, or has no row.
   std::optional<Known> describe(int32_t pid, uint64_t start_ticks, int64_t now_ns);
   void watch(Known known, int64_t now_ns);
+  void check_at(int32_t pid, Known& known, int64_t time_ns);
   void check(AllKnown::iterator known, int64_t now_ns);
   /// Its row ends now. `lives`: that of the process may go on, in another row.
   void stop_watching(AllKnown::iterator known, int64_t now_ns, bool lives);

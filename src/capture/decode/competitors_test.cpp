@@ -200,6 +200,24 @@ TEST_F(CompetitorsTest, AProcessThatIsTracedIsNoneWhileItLives) {
   EXPECT_EQ(rows()[1].cmdline, "second");
 }
 
+/// It costs little to watch a daemon, and no wait is shown with the command line of another program.
+TEST_F(CompetitorsTest, AnIdleOneIsCheckedRarelyButOnceAWaitNamesIt) {
+  run(kStranger, {});
+  competitors_.note(wait_behind(kStranger));
+  read_all();
+  pass(Competitors::kIdleNs);
+  put(kStranger, "cmdline", "second");
+  pass(Competitors::kIdleNs - Competitors::kCheckNs);
+  EXPECT_THAT(rows(), SizeIs(1));
+  competitors_.note(wait_behind(kStranger));
+  pass(Competitors::kReadEveryNs);
+  ASSERT_THAT(rows(), SizeIs(2));
+  EXPECT_EQ(rows()[1].cmdline, "second");
+  end(kStranger);
+  pass(Competitors::kCheckNs);
+  EXPECT_EQ(rows()[1].exit_ns, now_ns_) << "it is checked often again";
+}
+
 /// Daemons live as long as the node.
 TEST_F(CompetitorsTest, AProcessThatNoWaitNamesGivesItsRoomToAnother) {
   const auto most = static_cast<int32_t>(UserShares::limits(UserShares::Kind::kCompetitor).of_user);

@@ -28,6 +28,15 @@ bool may_lose_calls(std::string_view source) {
          std::ranges::any_of(kOfCalls, [&](std::string_view name) { return is_of(source, name); });
 }
 
+bool may_lose_transfers(std::string_view source) {
+  constexpr std::array kOthers{kLostPeerShare, kLostCallShare, kLostSequenceState};
+  return may_lose_calls(source) || std::ranges::any_of(kOthers, [&](const char* name) { return is_of(source, name); });
+}
+
+bool loses_events(std::string_view source) {
+  return !is_of(source, kLostMappingShare) && !is_of(source, kLostCompetitorShare);
+}
+
 bool may_lose_processes(std::string_view source) { return source.starts_with(kLibraryLeftOut); }
 
 }  // namespace stalltrace

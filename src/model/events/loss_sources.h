@@ -23,6 +23,13 @@ inline constexpr const char* kLostCollectiveShare = "share:collective";
 inline constexpr const char* kLostSequenceShare = "share:sequence";
 inline constexpr const char* kLostProcessShare = "share:process";
 inline constexpr const char* kLostCommunicatorShare = "share:communicator";
+inline constexpr const char* kLostCallShare = "share:call";
+inline constexpr const char* kLostPeerShare = "share:peer";
+inline constexpr const char* kLostSequenceState = "state:sequence";
+/// Reports of mappings: the process is examined as a whole instead.
+inline constexpr const char* kLostMappingShare = "share:mapping";
+/// Rows of competitors: findings have their names alone.
+inline constexpr const char* kLostCompetitorShare = "share:competitor";
 inline constexpr const char* kLostToFullDisk = "store:disk_full";
 /// Before the name of a table.
 inline constexpr const char* kPrunedFrom = "pruned:";
@@ -32,6 +39,10 @@ inline constexpr const char* kLibraryLeftOut = "library:";
 /// True if calls, or the processes that make them, may be missing from a recording with a loss of this source, any
 /// user's included.
 bool may_lose_calls(std::string_view source);
+/// True if records of Sends or Recvs may be missing, of which each has a number by those before it.
+bool may_lose_transfers(std::string_view source);
+/// False if nothing is missing from the evidence: such a loss does not count as lost events.
+bool loses_events(std::string_view source);
 /// True if processes may be missing because none of their libraries was probed.
 bool may_lose_processes(std::string_view source);
 

@@ -55,7 +55,19 @@ TEST(LossSources, SomeMeanThatCallsMayBeMissing) {
     EXPECT_FALSE(may_lose_calls(source)) << source;
   }
   EXPECT_TRUE(may_lose_processes("library:too_many:1000"));
+  for (const char* source : {"share:peer:1000", "share:call:other", "state:sequence", "ring:collective"}) {
+    EXPECT_TRUE(may_lose_transfers(source)) << source;
+  }
+  EXPECT_FALSE(may_lose_transfers("share:callers"));
   EXPECT_FALSE(may_lose_processes("share:process:1000"));
+}
+
+TEST(LossSources, ThoseThatLeaveNoEventOut) {
+  EXPECT_FALSE(loses_events("share:mapping:1000"));
+  EXPECT_FALSE(loses_events("share:competitor:other"));
+  for (const char* source : {"perf:mappings", "share:process:1000", "ring:network", "a new one"}) {
+    EXPECT_TRUE(loses_events(source)) << source;
+  }
 }
 
 }  // namespace

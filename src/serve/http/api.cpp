@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "model/events/loss_sources.h"
 #include "serve/http/compressed_file.h"
 #include "serve/json/json.h"
 #include "serve/mcp/http.h"
@@ -65,6 +66,22 @@ Json objects(Recordings& recordings, std::string_view recording, std::string_vie
 }
 
 Json first_of(Json rows) { return rows.size() == 0 ? Json() : (*rows.values())[0]; }
+
+/// The sum that a report has; null where the losses can't be read.
+Json lost_events(const Json& losses) {
+  if (losses.values() == nullptr) {
+    return {};
+  }
+  int64_t sum = 0;
+  for (const Json& loss : *losses.values()) {
+    const std::string* source = loss.find("source")->text();
+    const int64_t* count = loss.find("count")->integer();
+    if (source != nullptr && count != nullptr && loses_events(*source)) {
+      sum += *count;
+    }
+  }
+  return sum;
+}
 
 /// The nodes' names, and what distinguishes their runs from all others.
 struct NodeTexts {
@@ -177,7 +194,7 @@ HttpAnswer Api::clock(const HttpRequest& /*request*/) {
 HttpAnswer Api::node(const HttpRequest& /*request*/) {
   constexpr std::array<std::string_view, 6> kOfNode{"node_id", "name", "hostname", "boot_id", "kernel", "started_ns"};
   constexpr std::array<std::string_view, 3> kOfRange{"from_ns", "to_ns", "collectives"};
-  constexpr std::array<std::string_view, 1> kLost{"events"};
+  constexpr std::array<std::string_view, 2> kOfLoss{"source", "count"};
   Json all = Json::array();
   for (const Recordings::Info& info : recordings_.list()) {
     Json one = Json::object({{"name", info.name}, {"being_written", info.being_written}, {"bytes", info.size_bytes}});
@@ -192,8 +209,7 @@ HttpAnswer Api::node(const HttpRequest& /*request*/) {
     one.set("nodes",
             ask("SELECT node_id, name, hostname, boot_id, kernel, started_ns FROM node ORDER BY node_id", kOfNode));
     one.set("range", first_of(ask("SELECT min(timestamp_ns), max(timestamp_ns), count(*) FROM collective", kOfRange)));
-    const Json lost = first_of(ask("SELECT coalesce(sum(count), 0) FROM loss", kLost));
-    one.set("lost_events", lost.is_object() ? *lost.find("events") : Json());
+    one.set("lost_events", lost_events(ask("SELECT source, sum(count) FROM loss GROUP BY source", kOfLoss)));
     all.push_back(std::move(one));
   }
   Json answer = Json::object({{"api", kApiVersion}, {"version", program_version()}});

@@ -28,6 +28,9 @@ class HttpApi : public testing::Test {
     write_recording(folder_ / "a.db", healthy);
     MemorySource hung;
     fill(hung, hang());
+    for (const auto& [source, count] : {std::pair("ring:tcp", 3), {"share:mapping:1000", 50}, {"perf:mappings", 4}}) {
+      hung.accept(Loss{.node_id = 1, .source = source, .count = static_cast<uint64_t>(count)});
+    }
     write_recording(folder_ / "b.db", hung);
     recordings_ = recordings_in_files({folder_ / "a.db", folder_ / "b.db"});
     api_ = std::make_unique<Api>(*recordings_, options());
@@ -133,6 +136,7 @@ TEST_F(HttpApi, ANodeSaysWhatItServes) {
   EXPECT_EQ(at(node, "recordings.0.range.collectives"), Json(400));
   EXPECT_EQ(at(node, "recordings.0.range.from_ns"), Json(kOriginNs));
   EXPECT_EQ(at(node, "recordings.0.lost_events"), Json(0));
+  EXPECT_EQ(at(node, "recordings.1.lost_events"), Json(7)) << "a mapping whose process is examined as a whole is none";
   EXPECT_GT(*at(json(get("/v1/clock").body), "now_ns").integer(), 0);
   std::filesystem::remove(folder_ / "b.db");
   EXPECT_NE(at(json(get("/v1/node").body), "recordings.1.problem").text(), nullptr);

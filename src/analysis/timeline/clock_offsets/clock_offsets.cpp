@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/timeline/clock_offsets.h"
+#include "analysis/timeline/clock_offsets/clock_offsets.h"
 
 #include <algorithm>
 #include <map>
