@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/tracer.h"
 
+#include <malloc.h>
 #include <poll.h>
 #include <sched.h>
 #include <unistd.h>
@@ -38,6 +39,7 @@ constexpr int64_t kScanNs = 2 * kNsPerSecond;       // a fallback beside the map
 constexpr int64_t kScanAloneNs = kNsPerSecond;      // ... or the only way where perf events are refused
 constexpr int64_t kIdleSpanNs = 5 * kNsPerMs;
 constexpr size_t kMostNotes = 4096;
+constexpr int kLargeBlockBytes = 1 << 20;
 constexpr int64_t kLastReadingsNs = kNsPerSecond;  // at the end, at the processes of users whose look is not due
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;     // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;   // ... or, once, while it lasts
@@ -88,6 +90,9 @@ Result<std::unique_ptr<Tracer>> Tracer::create(const TracerOptions& options, Eve
   KernelOptions kernel_options = options.kernel;
   kernel_options.only_netns = static_cast<uint32_t>(scope_netns(options));
   kernel_options.only_listed = !options.pids.empty();
+  // The agent keeps no block of that size that it has freed. Without this, glibc's threshold rises with the first such
+  // block (mallopt(3)), and the kernel's types or a library's names stay in the agent's memory for ever.
+  ::mallopt(M_MMAP_THRESHOLD, kLargeBlockBytes);
   ST_ASSIGN(std::unique_ptr<BpfPrograms> kernel, BpfPrograms::load(kernel_options));
   std::unique_ptr<Tracer> tracer(new Tracer(options, sink, std::move(note), std::move(kernel)));
   ST_TRY(tracer->begin());

@@ -63,7 +63,11 @@ UserShares::ProcessShare& UserShares::process_of(int32_t pid) {
   }
   User& unknown = user(kUnknownUser);
   if (unknown.processes >= kMostUnknown) {
-    std::erase_if(processes_, [](const auto& entry) { return entry.second.user == kUnknownUser; });
+    std::erase_if(processes_, [this](const auto& entry) {
+      const bool forget = entry.second.user == kUnknownUser;
+      refused_ -= forget && !entry.second.followed ? 1 : 0;
+      return forget;
+    });
     unknown.processes = 0;
     unknown.held = {};
   }
@@ -89,6 +93,7 @@ bool UserShares::begin(int32_t pid, uint32_t number, int64_t now_ns, uint64_t st
     }
   }
   processes_[pid] = process;
+  refused_ += process.followed ? 0 : 1;
   return process.followed;
 }
 
@@ -102,10 +107,14 @@ void UserShares::end(int32_t pid) {
   for (size_t kind = 0; kind < kKinds; ++kind) {
     owner.held[kind] -= std::min(owner.held[kind], found->second.held[kind]);
   }
+  refused_ -= found->second.followed ? 0 : 1;
   processes_.erase(found);
 }
 
 bool UserShares::is_followed(int32_t pid) const {
+  if (refused_ == 0) {
+    return true;  // asked for each record
+  }
   const auto found = processes_.find(pid);
   return found == processes_.end() || found->second.followed;
 }

@@ -92,6 +92,7 @@ class UserShares {
   bool take(ProcessShare& process, Kind kind, int64_t now_ns, size_t count);
 
   std::unordered_map<int32_t, ProcessShare> processes_;
+  size_t refused_ = 0;  // of processes_: not followed
   std::map<uint32_t, User> users_;
 };
 

@@ -195,6 +195,7 @@ std::string ElfFile::names_of(const Elf64_Shdr& strings, std::span<const std::st
   });
   std::string names;
   if (found) {
+    names.reserve(strings.sh_size + longest);
     each_piece([&](std::string_view piece) {
       names.append(piece.substr(0, kPieceBytes));
       return false;

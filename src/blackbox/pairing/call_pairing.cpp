@@ -53,6 +53,10 @@ void CallPairing::accept_collective(Collective row) {
     return next_.accept(std::move(row));
   }
   ProcessState& process = states_[row.pid];
+  if (!process.has_file) {  // nothing to complete the row with, or pair it with, yet
+    process.pending.put(row, false);
+    return next_.accept(std::move(row));
+  }
   if (PairedCall* paired = process.paired.find(row.event_id)) {
     process.paired.set_row(*paired, std::move(row));
     return deliver(process, *paired);
@@ -67,7 +71,7 @@ void CallPairing::accept_collective(Collective row) {
   Collective completed = row;
   process.communicators.complete(completed);
   next_.accept(std::move(completed));
-  if (!process.pending.put(std::move(row), process.has_file, process.behind)) {
+  if (!process.pending.put(row, true, process.behind)) {
     losses_.add(kLostForgotten);
   }
 }

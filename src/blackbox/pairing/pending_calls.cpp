@@ -126,15 +126,28 @@ void PendingCalls::unindex(const Collective& row) {
   by_launch_.remove(row);
 }
 
-bool PendingCalls::put(Collective row, bool remember, bool behind) {
-  newest_ns_ = std::max(newest_ns_, row.called_ns);
-  const auto [entry, is_new] = rows_.try_emplace(row.event_id);
-  if (!is_new && indexed_) {
-    unindex(entry->second);
+/// The place of a row that is to be written. The node of a row that was removed is used again.
+Collective& PendingCalls::place_of(EventId event) {
+  const bool is_newest = rows_.empty() || rows_.rbegin()->first < event;
+  const auto at = is_newest ? rows_.end() : rows_.lower_bound(event);
+  if (at != rows_.end() && at->first == event) {
+    if (indexed_) {
+      unindex(at->second);
+    }
+    return at->second;
   }
-  entry->second = std::move(row);
+  if (spare_.empty()) {
+    return rows_.try_emplace(at, event)->second;
+  }
+  spare_.key() = event;
+  return rows_.insert(at, std::move(spare_))->second;
+}
+
+bool PendingCalls::put(const Collective& row, bool remember, bool behind) {
+  newest_ns_ = std::max(newest_ns_, row.called_ns);
+  place_of(row.event_id) = row;
   if (indexed_) {
-    index(entry->second);
+    index(row);
   }
   bool all_known = true;
   while (rows_.size() > kMostRows ||
@@ -144,21 +157,19 @@ bool PendingCalls::put(Collective row, bool remember, bool behind) {
   return all_known;
 }
 
-Collective PendingCalls::take(EventId event) {
-  const auto found = rows_.find(event);
-  Collective row = std::move(found->second);
+const Collective& PendingCalls::take(EventId event) {
+  spare_ = rows_.extract(event);
   if (indexed_) {
-    unindex(row);
+    unindex(spare_.mapped());
   }
-  rows_.erase(found);
-  return row;
+  return spare_.mapped();
 }
 
 /// False if given_up() forgot a call for it that the file may still report: unread records are left in the file, or the
 /// call is so recent that the file may not have been read since. Others, as of communicators of one rank, it never
 /// does.
 bool PendingCalls::give_up_oldest(bool remember, bool behind) {
-  const Collective row = take(rows_.begin()->first);
+  const Collective& row = take(rows_.begin()->first);
   const auto key = remember ? key_of(row, row.comm_ptr, row.seq) : std::nullopt;
   if (!key ||
       !given_up_.insert_or_assign(*key, GivenUp{row.event_id, row.comm_id_hash != 0, false, row.called_ns}).second) {

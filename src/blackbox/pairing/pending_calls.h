@@ -71,9 +71,9 @@ class PendingCalls {
   /// Adds the row or replaces that of the same event. Beyond the limit the oldest row is given up. `remember`:
   /// given_up() will know it; `behind`: rows are given up for their number only. Returns false where given_up() forgot
   /// another call for it that the file may still report: that call would get a second row.
-  bool put(Collective row, bool remember, bool behind = false);
-  /// Removes and returns a row, which must be present.
-  Collective take(EventId event);
+  bool put(const Collective& row, bool remember, bool behind = false);
+  /// Removes a row, which must be present. The reference is valid until the next put() or take().
+  const Collective& take(EventId event);
   /// The row that agrees best with a call of the file, the first of equals; null where none agrees.
   [[nodiscard]] const Collective* match(const Collective& profiled, const CommunicatorIdentity& identity);
   /// The AllToAll, Gather or Scatter that contains a Send or Recv of the file, or null.
@@ -96,9 +96,11 @@ class PendingCalls {
   void index(const Collective& row);
   void unindex(const Collective& row);
   bool give_up_oldest(bool remember, bool behind);
+  Collective& place_of(EventId event);
 
   std::map<EventId, Collective> rows_;
-  bool indexed_ = false;  // since the first lookup: a process without a file never has one
+  std::map<EventId, Collective>::node_type spare_;  // of the row that was removed last: most calls replace an old one
+  bool indexed_ = false;                            // since the first lookup: a process without a file never has one
   std::set<std::pair<NumberKey, EventId>> by_number_;
   LaunchIndex by_launch_;
   int64_t newest_ns_ = 0;

@@ -51,6 +51,9 @@ constexpr std::array kUsualLibraries{
 /// How long a process is assumed to be the same user's.
 constexpr int64_t kUsersNs = 2 * kNsPerSecond;
 constexpr size_t kMostUsersKnown = 65'536;
+/// One scan in so many reads the start times of all processes; the others only of new ones and of jobs, since new
+/// mappings are watched.
+constexpr uint64_t kScansOfTheKnown = 5;
 
 /// Such as a set-user-ID program: it acts with another user's rights than those of who started it, for a moment.
 bool changes_rights(const Procfs& procfs, pid_t pid) {
@@ -297,8 +300,11 @@ void JobDiscovery::consider(pid_t pid, bool certainly_job) {
 
 void JobDiscovery::scan(Again again) {
   std::map<pid_t, uint64_t> now;
+  const bool known_too = again != Again::kNone || scans_++ % kScansOfTheKnown == 0;
   for (const pid_t pid : procfs_.pids()) {
-    if (const uint64_t start = procfs_.start_ticks(pid); start != 0) {
+    const auto seen = scanned_.find(pid);
+    const bool trust = !known_too && seen != scanned_.end() && !jobs_.contains(pid);
+    if (const uint64_t start = trust ? seen->second : procfs_.start_ticks(pid); start != 0) {
       now.emplace(pid, start);
     }
   }

@@ -126,9 +126,10 @@ class JobDiscovery {
   Note note_;
   LibraryFiles files_;
   DiscoveryQueue queue_;
-  std::map<pid_t, uint64_t> jobs_;     // pid → start time, 0: it was gone when it was found
-  std::map<pid_t, Refused> refused_;   // of jobs_: job_found_ was false
-  std::set<uint32_t> full_;            // users for whom job_found_ was false since the last scan
+  std::map<pid_t, uint64_t> jobs_;    // pid → start time, 0: it was gone when it was found
+  std::map<pid_t, Refused> refused_;  // of jobs_: job_found_ was false
+  std::set<uint32_t> full_;           // users for whom job_found_ was false since the last scan
+  uint64_t scans_ = 0;
   std::map<pid_t, uint64_t> scanned_;  // pid → start time, to detect a reused pid
   std::map<pid_t, int64_t> again_;     // processes to be considered again, and when (CLOCK_MONOTONIC)
   std::map<pid_t, KnownUser> users_;   // over some seconds

@@ -43,11 +43,12 @@ void add_levels(const std::string& root, std::string path, std::string_view file
   }
 }
 
-/// The files of a process's cgroups that count throttling and out-of-memory kills, in either version.
-std::vector<std::pair<std::string, std::string>> cgroup_files(const HostRoots& roots, pid_t pid) {
+/// The files of cgroups (the text of /proc/PID/cgroup) that count throttling and out-of-memory kills, in either
+/// version.
+std::vector<std::pair<std::string, std::string>> cgroup_files(const HostRoots& roots, std::string_view cgroups) {
   std::vector<std::pair<std::string, std::string>> files;
   std::error_code error;
-  for (const CgroupPath& cgroup : parse_cgroups(text_of(roots.proc + "/" + std::to_string(pid) + "/cgroup"))) {
+  for (const CgroupPath& cgroup : parse_cgroups(cgroups)) {
     if (cgroup.controllers.empty()) {
       const bool hybrid = fs::exists(roots.cgroup + "/unified", error);
       const std::string root = roots.cgroup + (hybrid ? "/unified" : "");
@@ -120,18 +121,36 @@ void HostSampler::sample_pressure() {
   }
 }
 
+/// Their files are found each time, since a process may be moved, but once for all processes of the same cgroups.
+const std::vector<HostSampler::CgroupCounters>& HostSampler::counters_of_cgroups(pid_t pid) {
+  const std::string cgroups = text_of(roots_.proc + "/" + std::to_string(pid) + "/cgroup");
+  const auto [known, fresh] = cgroups_.try_emplace(cgroups);
+  if (fresh) {
+    for (auto& [file, path] : cgroup_files(roots_, cgroups)) {
+      const std::string text = text_of(file);
+      if (const auto periods = parse_keyed(text, "nr_throttled")) {
+        const auto ns = parse_keyed(text, "throttled_time");
+        known->second.push_back(
+            {.path = std::move(path),
+             .throttled_periods = static_cast<double>(*periods),
+             .throttled_us = ns ? static_cast<double>(*ns) / kNsPerUs
+                                : static_cast<double>(parse_keyed(text, "throttled_usec").value_or(0))});
+      } else if (const auto kills = parse_keyed(text, "oom_kill")) {
+        known->second.push_back({.path = std::move(path), .oom_kills = static_cast<double>(*kills)});
+      }
+    }
+  }
+  return known->second;
+}
+
 void HostSampler::sample_process(pid_t pid) {
-  for (const auto& [file, path] : cgroup_files(roots_, pid)) {  // looked up each time, since a process may be moved
-    const std::string text = text_of(file);
-    const std::string detail = std::to_string(pid) + ":" + path;
-    if (const auto periods = parse_keyed(text, "nr_throttled")) {
-      const auto ns = parse_keyed(text, "throttled_time");
-      note_host("throttled_periods", detail, static_cast<double>(*periods));
-      note_host("throttled_us", detail,
-                ns ? static_cast<double>(*ns) / kNsPerUs
-                   : static_cast<double>(parse_keyed(text, "throttled_usec").value_or(0)));
-    } else if (const auto kills = parse_keyed(text, "oom_kill")) {
-      note_host("oom_kills", detail, static_cast<double>(*kills));
+  for (const CgroupCounters& cgroup : counters_of_cgroups(pid)) {
+    const std::string detail = std::to_string(pid) + ":" + cgroup.path;
+    if (cgroup.oom_kills) {
+      note_host("oom_kills", detail, *cgroup.oom_kills);
+    } else {
+      note_host("throttled_periods", detail, cgroup.throttled_periods);
+      note_host("throttled_us", detail, cgroup.throttled_us);
     }
   }
   const std::string io = text_of(roots_.proc + "/" + std::to_string(pid) + "/io");
@@ -174,6 +193,7 @@ void HostSampler::sample_ports() {
 
 void HostSampler::sample(int64_t utc_ns, const std::set<pid_t>& pids) {
   now_ns_ = utc_ns;
+  cgroups_.clear();
   if (counts_drops_) {
     sink_.accept(HostSample{node_, now_ns_, "drop_reasons_now", "", 1});
   }

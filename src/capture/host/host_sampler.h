@@ -7,10 +7,12 @@
 #include <sys/types.h>
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "model/events.h"
 
@@ -40,12 +42,19 @@ class HostSampler {
     int64_t written_ns = 0;  // time of the latest row
     pid_t pid = 0;           // for a process's counter: dropped when the process ends
   };
+  struct CgroupCounters {
+    std::string path;
+    double throttled_periods = 0;
+    double throttled_us = 0;
+    std::optional<double> oom_kills;  // then the others are not of this file
+  };
   /// `key` names the counter; `write` makes a row of a value and its time.
   template <typename Write>
   void note(std::string key, double value, const Write& write);
   void note_host(std::string_view name, const std::string& detail, double value);
   void sample_network();
   void sample_pressure();
+  const std::vector<CgroupCounters>& counters_of_cgroups(pid_t pid);
   void sample_process(pid_t pid);
   void sample_ports();
 
@@ -54,7 +63,8 @@ class HostSampler {
   EventSink& sink_;
   bool counts_drops_ = false;
   int64_t now_ns_ = 0;
-  pid_t now_pid_ = 0;  // process whose counters are being read
+  pid_t now_pid_ = 0;                                           // process whose counters are being read
+  std::map<std::string, std::vector<CgroupCounters>> cgroups_;  // of this sample, by the text of /proc/PID/cgroup
   std::map<std::string, Number> numbers_;
 };
 

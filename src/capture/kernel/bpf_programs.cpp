@@ -3,7 +3,10 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <link.h>
+#include <malloc.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -48,6 +51,25 @@ bool is_running(pid_t pid) {
   }
   const char state = (*stat)[name_end + 2];
   return state != 'Z' && state != 'X';
+}
+
+/// Gives back the memory of what only the start needs, before the rings are mapped: the kernel's types, which we and
+/// libbpf read, some MiB each, and the pages of this program that were executed or read so far. What is needed again is
+/// mapped again from the page cache.
+void forget_start_up() {
+  ::malloc_trim(0);
+  const auto forget_pages = [](dl_phdr_info* program, size_t, void*) {
+    for (const ElfW(Phdr) & segment : std::span(program->dlpi_phdr, program->dlpi_phnum)) {
+      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_W) == 0) {
+        const auto page = static_cast<uintptr_t>(::getpagesize());
+        const uintptr_t begin = (program->dlpi_addr + segment.p_vaddr) / page * page;
+        const uintptr_t end = program->dlpi_addr + segment.p_vaddr + segment.p_memsz;
+        ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+      }
+    }
+    return 1;  // the first is the program itself
+  };
+  ::dl_iterate_phdr(forget_pages, nullptr);
 }
 
 }  // namespace
@@ -96,22 +118,25 @@ Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& opti
                 ErrorKind::kUnsupported);
   }
   raise_limits();  // of open files: each perf event is one
-  ST_ASSIGN(const KernelTypes types, KernelTypes::read());
   std::unique_ptr<BpfPrograms> kernel;
-  for (Refusals refused;;) {
-    kernel.reset(new BpfPrograms());
-    ST_ASSIGN(LoadedPrograms loaded, load_programs(types, options, refused));
-    kernel->object_->skeleton = std::move(loaded.skeleton);
-    kernel->object_->reports = std::move(loaded.reports);
-    kernel->features_ = loaded.features;
-    kernel->evidence_ = std::move(loaded.evidence);
-    kernel->drop_reasons_ = std::move(loaded.drop_reasons);
-    Refusals not_attached = kernel->attach_hooks();
-    if (not_attached.empty()) {
-      break;
+  {
+    ST_ASSIGN(const KernelTypes types, KernelTypes::read());
+    for (Refusals refused;;) {
+      kernel.reset(new BpfPrograms());
+      ST_ASSIGN(LoadedPrograms loaded, load_programs(types, options, refused));
+      kernel->object_->skeleton = std::move(loaded.skeleton);
+      kernel->object_->reports = std::move(loaded.reports);
+      kernel->features_ = loaded.features;
+      kernel->evidence_ = std::move(loaded.evidence);
+      kernel->drop_reasons_ = std::move(loaded.drop_reasons);
+      Refusals not_attached = kernel->attach_hooks();
+      if (not_attached.empty()) {
+        break;
+      }
+      refused.merge(not_attached);  // another round, in which other programs may give that evidence
     }
-    refused.merge(not_attached);  // another round, in which other programs may give that evidence
   }
+  forget_start_up();
   ST_TRY(kernel->fill_call_programs());
   ST_TRY(kernel->open_rings());
   const int read_jiffies = bpf_program__fd(kernel->object_->skeleton->progs.read_jiffies);

@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kMostWaiting = 4096;  // files per user; a PyTorch rank maps about 400
 /// Time limit for one file. A file of libtorch's size takes 50 ms from memory; a server may be slower.
+constexpr int64_t kIdleCheckNs = 100 * kNsPerMs;  // of children that are asked nothing
 constexpr int64_t kParseNs = 2 * kNsPerSecond;
 constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
 constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
@@ -177,11 +178,14 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
 
 std::optional<LibraryReader::Answer> LibraryReader::take() {
   // A child that is not asked for anything and ends would wake us until it is asked.
-  if (!current_ || current_->opened) {
-    opener_.check_idle();
-  }
-  if (!current_ || !current_->opened) {
-    parser_.check_idle();
+  if (const int64_t now_ns = monotonic_now_ns(); now_ns >= check_idle_at_ns_) {
+    check_idle_at_ns_ = now_ns + kIdleCheckNs;
+    if (!current_ || current_->opened) {
+      opener_.check_idle();
+    }
+    if (!current_ || !current_->opened) {
+      parser_.check_idle();
+    }
   }
   std::optional<Answer> answer;
   if (!current_ && (!begin_next(answer) || answer)) {

@@ -79,6 +79,7 @@ class LibraryReader {
   uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted must not parse another user's
   std::map<uid_t, std::deque<Request>> queues_;
   uid_t last_user_ = 0;
+  int64_t check_idle_at_ns_ = 0;
   std::optional<Current> current_;
   UniqueFd wake_;
 };
