@@ -34,8 +34,9 @@ struct call_in_flight {
   u64 group_id;  // entry time of the outermost ncclGroupStart
   u32 nranks;    // number of communicators that the call makes in this process
   u32 int_handles;
-  u32 room;  // enum room: in the ring, for its records
-  u32 padding;
+  u32 room;                       // enum room: in the ring, for its records
+  u32 graph_launches;             // of this thread, in no record yet
+  u64 graphs_sent_ns;             // its latest record of graph launches
   u64 call_sites[ST_CALL_SITES];  // hashes of call sites whose stacks were sent
 };
 

@@ -379,6 +379,9 @@ int call_return(struct pt_regs* ctx) {
     case ST_CALL_SYNC_EVENT:
     case ST_CALL_EVENT_RECORD:
     case ST_CALL_STREAM_WAIT_EVENT:
+    case ST_CALL_BEGIN_CAPTURE:
+    case ST_CALL_END_CAPTURE:
+    case ST_CALL_GRAPH_LAUNCH:
       emit_sync(spec, flight, process, flight->event, return_code, now, id);
       break;
     case ST_CALL_WAIT_REQUEST:

@@ -8,6 +8,8 @@
 
 // Synchronisation calls later than this after a process's last collective call complete nothing.
 #define SYNC_INTEREST_NS (60ULL * 1000000000ULL)
+// Programs launch up to thousands of graphs a second: one record counts those of this time.
+#define GRAPH_LAUNCHES_NS (10ULL * 1000000ULL)
 
 // The requests that a thread waits for: a copy, since the library overwrites those that are done. Stored by thread, not
 // in a table by request, since programs poll MPI_Testall. A single request is stored with the call and needs no copy.
@@ -61,10 +63,39 @@ static __always_inline bool ends_a_collective(const struct st_process* process, 
   return last_call_ns && (flight->entry_ns <= last_call_ns || flight->entry_ns - last_call_ns <= SYNC_INTEREST_NS);
 }
 
-static __always_inline void emit_sync(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                      const struct st_process* process, u64 event, s32 return_code, u64 now, u64 id) {
-  if (!ends_a_collective(process, flight) ||
-      !ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_sync)))) {
+// A capture may come before the process's first collective call, or long after its latest: from here on the events are
+// reported by which other streams join it.
+static __always_inline void note_capture(struct st_process* process, const struct call_in_flight* flight) {
+  if (process->last_call_ns < flight->entry_ns) {
+    process->last_call_ns = flight->entry_ns;
+  }
+}
+
+// Also of a process that calls no collective any more: its graphs may run them. What a thread launches within
+// GRAPH_LAUNCHES_NS of a record is counted in its next one; after its last launch there is none.
+static __always_inline bool tells_of_graphs(struct call_in_flight* flight, s32 return_code, u64 now) {
+  if (return_code) {
+    return false;
+  }
+  flight->graph_launches++;
+  if (now - flight->graphs_sent_ns < GRAPH_LAUNCHES_NS) {
+    return false;
+  }
+  flight->graphs_sent_ns = now;
+  return true;
+}
+
+static __always_inline void emit_sync(const volatile struct st_call_spec* spec, struct call_in_flight* flight,
+                                      struct st_process* process, u64 event, s32 return_code, u64 now, u64 id) {
+  const u8 kind = spec->kind;
+  if (kind == ST_CALL_BEGIN_CAPTURE || kind == ST_CALL_END_CAPTURE) {
+    note_capture(process, flight);
+  }
+  const bool launches = kind == ST_CALL_GRAPH_LAUNCH;
+  if (launches ? !tells_of_graphs(flight, return_code, now) : !ends_a_collective(process, flight)) {
+    return;
+  }
+  if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_sync)))) {
     return;
   }
   struct st_sync* record = bpf_ringbuf_reserve(&collective_ring, sizeof(*record), 0);
@@ -75,13 +106,16 @@ static __always_inline void emit_sync(const volatile struct st_call_spec* spec, 
   fill_header(&record->header, ST_RECORD_SYNC, sizeof(*record), now, id >> 32, (u32)id);
   record->entry_ns = flight->entry_ns;
   record->stream = flight->stream;
-  record->event = event;
+  record->event = launches ? flight->graph_launches : event;
   record->last_net_ns = last_collective_byte(process);
   record->net_bytes = process->net_bytes;
   record->return_code = return_code;
   record->row = flight->row;
-  record->kind = spec->kind;
+  record->kind = kind;
   bpf_ringbuf_submit(record, ST_WAKE_FLAGS(&collective_ring));
+  if (launches) {
+    flight->graph_launches = 0;
+  }
 }
 
 // Most polled calls find nothing.
@@ -179,9 +213,9 @@ static __always_inline void emit_requests_done(const volatile struct st_call_spe
   }
 }
 
-static __always_inline void emit_waits(const volatile struct st_call_spec* spec, const struct call_in_flight* flight,
-                                       const struct st_process* process, struct task_struct* task, s32 return_code,
-                                       u64 now, u64 id) {
+static __always_inline void emit_waits(const volatile struct st_call_spec* spec, struct call_in_flight* flight,
+                                       struct st_process* process, struct task_struct* task, s32 return_code, u64 now,
+                                       u64 id) {
   if (spec->kind == ST_CALL_WAIT_REQUEST) {
     if (handle_at(flight->requests, flight->int_handles) != flight->event) {
       emit_sync(spec, flight, process, flight->event, return_code, now, id);

@@ -5,7 +5,7 @@
 
 #include "wire/header.h"
 
-#define ST_MAX_CALLS 128
+#define ST_MAX_CALLS 256       /* a power of two, so that a mask bounds a row */
 #define ST_MAX_LOCAL_RANKS 64  /* reported communicators of one ncclCommInitAll */
 #define ST_UNIQUE_ID_BYTES 128 /* sizeof(ncclUniqueId) */
 #define ST_ARGUMENT_SLOTS 16   /* a power of two, so that a mask bounds an index */
@@ -42,6 +42,9 @@ enum st_call_kind {
   ST_CALL_FINISHED,           /* entered when the thread's call has finished */
   ST_CALL_FAILED,             /* ... when it threw */
   ST_CALL_SET_UP,             /* entered when the communicators that the process was making are made */
+  ST_CALL_BEGIN_CAPTURE,      /* what the stream is given from here on is captured into a graph, and does not run */
+  ST_CALL_END_CAPTURE,
+  ST_CALL_GRAPH_LAUNCH, /* runs what was captured */
 };
 
 /* Values of st_call_spec.library that the programs know: stalltrace::Library. */
@@ -167,7 +170,7 @@ struct st_sync {
   struct st_header header;
   __u64 entry_ns;
   __u64 stream;
-  __u64 event; /* or the only awaited request */
+  __u64 event; /* or the only awaited request; kind GRAPH_LAUNCH: launches of this thread since its last such record */
   __u64 last_net_ns;
   __u64 net_bytes;
   __s32 return_code;

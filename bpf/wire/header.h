@@ -66,7 +66,7 @@ enum st_loss_source {
 
 /* The programs' shared state of a traced process (map `processes`). */
 struct st_process {
-  __u64 last_call_ns;     /* entry of its latest collective call */
+  __u64 last_call_ns;     /* entry of its latest collective call, or of a later call that begins or ends a capture */
   __u64 last_net_ns;      /* latest byte sent or received over TCP, by any thread */
   __u64 last_nccl_net_ns; /* the same, by a thread whose name begins with "NCCL" */
   __u64 net_bytes;        /* sent and received over TCP since tracing began */

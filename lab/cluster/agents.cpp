@@ -132,8 +132,8 @@ std::vector<std::string> Agents::stop() {
   return complaints;
 }
 
-int Agents::pid_of(int rank) const {
-  return static_cast<size_t>(rank) < agents_.size() ? agents_[static_cast<size_t>(rank)].pid : 0;
+int Agents::pid_of(int node) const {
+  return static_cast<size_t>(node) < agents_.size() ? agents_[static_cast<size_t>(node)].pid : 0;
 }
 
 std::vector<std::string> Agents::recordings() const {

@@ -28,7 +28,7 @@ class Agents {
   std::vector<std::string> stop();
 
   /// 0: that node has no agent.
-  [[nodiscard]] int pid_of(int rank) const;
+  [[nodiscard]] int pid_of(int node) const;
   /// Paths of the recordings that exist.
   [[nodiscard]] std::vector<std::string> recordings() const;
   /// Deletes the recordings of a run that never began.

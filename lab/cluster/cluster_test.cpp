@@ -25,6 +25,26 @@ using testing::Contains;
 using testing::HasSubstr;
 using testing::StartsWith;
 
+TEST(Node, RanksAreNumberedNodeByNode) {
+  std::vector<VirtualNode> ranks;
+  for (int rank = 0; rank < 6; ++rank) {
+    ranks.push_back(make_node(rank, "/out", 3));
+  }
+  EXPECT_EQ(ranks[4].rank, 4);
+  EXPECT_EQ(ranks[4].number, 1);
+  EXPECT_EQ(ranks[4].local_rank, 1);
+  EXPECT_EQ(ranks[4].local_ranks, 3);
+  EXPECT_EQ(ranks[4].name, "node1");
+  EXPECT_EQ(ranks[4].address, "10.77.0.2");
+  EXPECT_EQ(ranks[4].folder, ranks[3].folder);
+  EXPECT_NE(ranks[4].slow_file, ranks[3].slow_file) << "a late rank is one of them";
+  EXPECT_NE(ranks[4].bug_prefix, ranks[3].bug_prefix);
+  const std::vector<VirtualNode> nodes = one_per_node(ranks);
+  ASSERT_EQ(nodes.size(), 2U);
+  EXPECT_EQ(nodes[1].rank, 3);
+  EXPECT_EQ(bridge_port(nodes[1].number), "veth1");
+}
+
 TEST(Network, TouchesNothingOutsideItsOwnNamespaces) {
   const std::vector<VirtualNode> nodes = {make_node(0, "/out"), make_node(1, "/out")};
   const auto commands = network_commands(nodes);
@@ -67,6 +87,36 @@ TEST(Workload, RankHasTorchrunsEnvironmentAndItsOwnLibraries) {
   EXPECT_EQ(find_workload("nothing"), nullptr);
 }
 
+TEST(Workload, ARankOfSeveralOnItsNodeKnowsItsNumbers) {
+  const VirtualNode node = make_node(5, "/out", 2);
+  const std::vector<std::string> extra;
+  const RankContext context = {&node, "10.77.0.1", 6, 50, "lab-1", "/out/rank5.steps.jsonl", &extra};
+  for (const char* workload : {"nccl", "torch"}) {
+    const auto environment = find_workload(workload)->environment(context);
+    for (const char* line : {"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=6", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=2",
+                             "LAB_SLOW_FILE=/out/node2/rank5_slow_ms", "LAB_BUGS=/out/node2/rank5_bug_"}) {
+      EXPECT_THAT(environment, Contains(line)) << workload;
+    }
+  }
+  EXPECT_THAT(find_workload("nccl")->environment(context), Contains("LAB_NCCL_SHM=1"));
+}
+
+TEST(Workload, RanksOfMpiOnOneNodeUseItsMemory) {
+  std::vector<VirtualNode> nodes;
+  const std::vector<std::string> extra;
+  for (int rank = 0; rank < 4; ++rank) {
+    nodes.push_back(make_node(rank, "/out", 2));
+  }
+  std::vector<RankContext> ranks;
+  for (const VirtualNode& node : nodes) {
+    ranks.push_back({&node, "10.77.0.1", 4, 50, "lab-1", node.folder + ".jsonl", &extra, node.folder + ".log"});
+  }
+  const std::string command = format_command(find_workload("mpi")->launcher(ranks));
+  EXPECT_THAT(command, HasSubstr("--mca btl vader,tcp,self"));
+  EXPECT_THAT(command, HasSubstr(" : --host 10.77.0.2:2 -np 1 -x LAB_SLOW_FILE=/out/node1/rank3_slow_ms"));
+  EXPECT_THAT(command, HasSubstr("-x OMPI_MCA_btl_vader_backing_directory=/out/node1"));
+}
+
 TEST(Workload, OneCommandStartsAllRanksOfMpi) {
   const std::vector<VirtualNode> nodes = {make_node(0, "/out"), make_node(1, "/out")};
   const std::vector<std::string> extra = {"--blocking"};
@@ -80,6 +130,7 @@ TEST(Workload, OneCommandStartsAllRanksOfMpi) {
   const std::string command = format_command(row->launcher(ranks));
   EXPECT_THAT(command, StartsWith("mpirun "));
   EXPECT_THAT(command, HasSubstr("--mca plm_rsh_agent /out/node0/bin/node-shell"));
+  EXPECT_THAT(command, HasSubstr("--mca btl tcp,self"));
   EXPECT_THAT(command, HasSubstr(" : --host 10.77.0.2 -np 1 -x LAB_SLOW_FILE=/out/node1/slow_ms"));
   EXPECT_THAT(command,
               HasSubstr("/out/node1.log /out/node1/bin/mpi-train --steps 50 --log /out/node1.jsonl --blocking"));
@@ -195,6 +246,9 @@ TEST(Run, WrongOptionsAreUsageErrors) {
   options.steps = 0;
   EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);
   options.steps = 1;
+  options.ranks_per_node = 3;
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "two ranks on nodes of three";
+  options.ranks_per_node = 1;
   options.out_dir.clear();
   EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);
   EXPECT_FALSE(std::filesystem::exists(testing::TempDir() + "never_made"));

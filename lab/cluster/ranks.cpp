@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "lab/cluster/host/network.h"
 #include "lab/cluster/host/process.h"
 #include "plugin/embedded/profiler_plugin.h"
@@ -30,9 +32,15 @@ SpawnOptions in_background(const std::string& log) {
   return spawn;
 }
 
-bool runs(int pid, const std::string& program) {
+/// True if it is that rank of mpirun's, by its program and environment: ranks of one node have one program.
+bool runs(int pid, const std::string& program, int rank) {
   std::error_code ignored;
-  return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), ignored) == program;
+  if (std::filesystem::read_symlink(fmt::format("/proc/{}/exe", pid), ignored) != program) {
+    return false;
+  }
+  const std::string environment = read_file(fmt::format("/proc/{}/environ", pid)).value_or("");
+  const std::string variable = fmt::format("OMPI_COMM_WORLD_RANK={}", rank);
+  return std::ranges::any_of(split(environment, '\0'), [&](std::string_view entry) { return entry == variable; });
 }
 
 }  // namespace
@@ -97,7 +105,8 @@ void Ranks::look_for_ranks(std::span<VirtualNode> nodes) {
     VirtualNode& node = nodes[static_cast<size_t>(member.outcome.rank)];
     if (member.outcome.pid == 0) {
       const auto pids = processes_in(node.netns_path);
-      const auto found = std::ranges::find_if(pids, [&](int pid) { return runs(pid, member.program); });
+      const auto found =
+          std::ranges::find_if(pids, [&](int pid) { return runs(pid, member.program, member.outcome.rank); });
       if (found != pids.end()) {
         member.outcome.pid = *found;
         member.start_ticks = process_start_time(*found);

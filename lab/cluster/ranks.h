@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of a run: one process of the workload in each virtual node, each started separately or all by one command
+// The ranks of a run: processes of the workload in the virtual nodes, each started separately or all by one command
 // (mpirun). The destructor kills those started here that still run; a command's ranks end with their node.
 // Single-threaded.
 #pragma once
@@ -22,7 +22,7 @@ namespace stalltrace::lab {
 
 class Ranks {
  public:
-  /// Starts one per node; stores its pid there as soon as it is known.
+  /// Starts one for each entry of `nodes`, which are by rank; stores its pid there as soon as it is known.
   Status start(const RunOptions& options, const std::string& job_id, std::span<VirtualNode> nodes);
 
   /// Reaps ranks that have ended, and removes their pids from the nodes.

@@ -41,6 +41,10 @@ Status check_options(const RunOptions& options) {
     return fail(fmt::format("{} ranks", options.ranks), fmt::format("ask for 1 to {}", kMaximumRanks),
                 ErrorKind::kUsage);
   }
+  if (options.ranks_per_node < 1 || options.ranks % options.ranks_per_node != 0) {
+    return fail(fmt::format("{} ranks, {} on each node", options.ranks, options.ranks_per_node),
+                "ask for as many ranks on every node", ErrorKind::kUsage);
+  }
   if (options.steps < 1) {
     return fail(fmt::format("{} steps", options.steps), "ask for at least 1", ErrorKind::kUsage);
   }
@@ -129,8 +133,9 @@ class Run {
       return fail_errno("create " + profiler_folder(options_), errno);
     }
     for (int rank = 0; rank < options_.ranks; ++rank) {
-      nodes_.push_back(make_node(rank, options_.out_dir));
+      nodes_.push_back(make_node(rank, options_.out_dir, options_.ranks_per_node));
     }
+    const std::vector<VirtualNode> hosts = one_per_node(nodes_);
     ST_ASSIGN(Injector injector, Injector::make(options_.faults, nodes_, options_.steps, options_.seed,
                                                 [this](std::string_view line) { log(line); }));
     ST_ASSIGN(LabLock lock, LabLock::take());
@@ -139,19 +144,19 @@ class Run {
     if (!cleared.empty()) {
       log("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
     }
-    ST_ASSIGN(LeftoverNote note, LeftoverNote::make(nodes_));
+    ST_ASSIGN(LeftoverNote note, LeftoverNote::make(hosts));
     note_.emplace(std::move(note));
-    ST_ASSIGN(Network network, Network::make(nodes_, options_.link_mbit));
+    ST_ASSIGN(Network network, Network::make(hosts, options_.link_mbit));
     network_.emplace(std::move(network));
-    for (const VirtualNode& node : nodes_) {
+    for (const VirtualNode& node : hosts) {
       ST_ASSIGN(NodeFolder folder, NodeFolder::make(node));
       folders_.push_back(std::move(folder));
       ST_TRY(interrupt_.check());
     }
-    log(fmt::format("{} virtual nodes are up", nodes_.size()));
+    log(fmt::format("{} virtual nodes are up", hosts.size()));
     started_ns_ = utc_now_ns();
     if (options_.trace) {
-      ST_TRY(agents_.start(options_.agent, nodes_, options_.out_dir, options_.live));
+      ST_TRY(agents_.start(options_.agent, hosts, options_.out_dir, options_.live));
       ST_TRY(agents_.wait_ready(options_.agent_ready_ns, interrupt_));
       log("the agents are ready");
     }
@@ -254,7 +259,7 @@ class Run {
     truth.problem = outcome_.problem;
     truth.faults = injector_->truths();
     for (const VirtualNode& node : nodes_) {
-      truth.nodes.push_back({node, outcome_.ranks[static_cast<size_t>(node.rank)], agents_.pid_of(node.rank)});
+      truth.nodes.push_back({node, outcome_.ranks[static_cast<size_t>(node.rank)], agents_.pid_of(node.number)});
     }
     return truth;
   }
@@ -268,7 +273,7 @@ class Run {
 
   InterruptGuard interrupt_;
   std::optional<LabLock> lock_;
-  std::vector<VirtualNode> nodes_;
+  std::vector<VirtualNode> nodes_;  // by rank
   std::optional<Network> network_;
   std::optional<LeftoverNote> note_;
   std::vector<NodeFolder> folders_;

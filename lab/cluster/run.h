@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One practice run: a network of virtual nodes, an agent and a rank of a real workload in each, faults at known times,
+// One practice run: a network of virtual nodes, an agent and ranks of a real workload in each, faults at known times,
 // recordings and truth.json in one folder. Needs root, iproute2 and nftables. Everything outside that folder is undone
 // when run() returns, whether it succeeded, failed or was interrupted.
 #pragma once
@@ -18,7 +18,8 @@
 namespace stalltrace::lab {
 
 struct RunOptions {
-  int ranks = 4;
+  int ranks = 4;           // of the job
+  int ranks_per_node = 1;  // divides `ranks`
   std::string workload = "nccl";
   int steps = 200;
   std::vector<FaultSpec> faults;

@@ -29,6 +29,7 @@ Json plain(const std::string& text) {
 Json run_json(const Truth& truth) {
   return {
       {"ranks", truth.options.ranks},
+      {"ranks_per_node", truth.options.ranks_per_node},
       {"workload", truth.options.workload},
       {"workload_args", truth.options.workload_args},
       {"steps", truth.options.steps},
@@ -46,6 +47,10 @@ Json run_json(const Truth& truth) {
   };
 }
 
+Json clock_json(const ClockTruth& clock) {
+  return {{"at_ns", clock.at_ns}, {"error_ns", clock.error_ns}, {"drift_ppm", clock.drift_ppm}};
+}
+
 Json node_json(const NodeTruth& truth) {
   const std::optional<ExitStatus>& status = truth.rank.status;
   return {
@@ -61,10 +66,19 @@ Json node_json(const NodeTruth& truth) {
       {"ended_by_lab", truth.rank.ended_by_lab},
       {"agent_pid", truth.agent_pid == 0 ? Json(nullptr) : Json(truth.agent_pid)},
       {"recording", truth.agent_pid == 0 ? Json(nullptr) : Json(truth.node.name + ".db")},
+      {"clock", truth.clock ? clock_json(*truth.clock) : Json(nullptr)},
   };
 }
 
-Json fault_json(const FaultTruth& truth) {
+Json link_json(const FaultLink& link, const std::vector<NodeTruth>& nodes) {
+  const auto node = [&](int rank) { return nodes.at(static_cast<size_t>(rank)).node.name; };
+  return {{"src_rank", link.src_rank},
+          {"dst_rank", link.dst_rank},
+          {"src_node", node(link.src_rank)},
+          {"dst_node", node(link.dst_rank)}};
+}
+
+Json fault_json(const FaultTruth& truth, const std::vector<NodeTruth>& nodes) {
   Json dose = Json::object();
   for (const auto& [name, value] : truth.spec.values) {
     dose[name] = plain(value);
@@ -82,8 +96,8 @@ Json fault_json(const FaultTruth& truth) {
       {"cause", truth.spec.cause},
       {"spec", truth.spec.text},
       {"rank", truth.rank},
-      {"link",
-       truth.link ? Json{{"src_rank", truth.link->src_rank}, {"dst_rank", truth.link->dst_rank}} : Json(nullptr)},
+      {"node", truth.node.empty() ? Json(nullptr) : Json(truth.node)},
+      {"link", truth.link ? link_json(*truth.link, nodes) : Json(nullptr)},
       {"dose", dose},
       {"injected", injected},
       {"from_ns", injected ? Json(truth.intervals.front().from_ns) : Json(nullptr)},
@@ -104,7 +118,7 @@ std::string to_json(const Truth& truth) {
   }
   Json faults = Json::array();
   for (const FaultTruth& fault : truth.faults) {
-    faults.push_back(fault_json(fault));
+    faults.push_back(fault_json(fault, truth.nodes));
   }
   const Json root = {{"schema", Truth::kSchema}, {"run", run_json(truth)}, {"nodes", nodes}, {"faults", faults}};
   return root.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -19,6 +19,7 @@ namespace stalltrace::lab {
 struct FaultTruth {
   FaultSpec spec;
   int rank = 0;
+  std::string node;  // whose interface it acts on; empty: it acts on the rank alone
   std::optional<FaultLink> link;
   std::vector<TimeRange> intervals;  // when it was in effect: one, or one per pulse
   std::optional<uint64_t> packets_dropped;
@@ -26,10 +27,18 @@ struct FaultTruth {
   std::vector<std::pair<std::string, std::string>> details;
 };
 
+/// By how much the UTC of a node's recording is wrong: at a time, and with each second after it.
+struct ClockTruth {
+  int64_t at_ns = 0;
+  int64_t error_ns = 0;
+  double drift_ppm = 0;
+};
+
 struct NodeTruth {
   VirtualNode node;
   RankOutcome rank;
-  int agent_pid = 0;  // 0: none
+  int agent_pid = 0;                  // 0: none
+  std::optional<ClockTruth> clock{};  // only of a simulation: it is not known of a real one
 };
 
 struct Truth {

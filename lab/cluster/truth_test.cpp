@@ -26,6 +26,7 @@ Truth example() {
   FaultTruth fault;
   fault.spec = parse_fault("packet_loss:rank=1,percent=0.5,direction=link,peer=0").value();
   fault.rank = 1;
+  fault.node = "node1";
   fault.link = FaultLink{0, 1};
   fault.intervals = {{200, 300}, {400, 500}};
   fault.packets_dropped = 17;
@@ -45,8 +46,11 @@ TEST(Truth, SaysWhatWasInjectedWhenAndWhere) {
   const auto& fault = root["faults"][0];
   EXPECT_EQ(fault["cause"], "packet_loss");
   EXPECT_EQ(fault["rank"], 1);
+  EXPECT_EQ(fault["node"], "node1");
   EXPECT_EQ(fault["link"]["src_rank"], 0);
   EXPECT_EQ(fault["link"]["dst_rank"], 1);
+  EXPECT_EQ(fault["link"]["src_node"], "node0");
+  EXPECT_EQ(fault["link"]["dst_node"], "node1");
   EXPECT_EQ(fault["dose"]["percent"], 0.5);
   EXPECT_EQ(fault["dose"]["direction"], "link");
   EXPECT_EQ(fault["injected"], true);
@@ -70,6 +74,29 @@ TEST(Truth, HoldsTheProcessTable) {
   EXPECT_TRUE(node["exit_code"].is_null());
   EXPECT_EQ(node["exit_signal"], 9);
   EXPECT_EQ(node["recording"], "node1.db");
+}
+
+TEST(Truth, ANodeWithSeveralRanksHasAnEntryForEach) {
+  Truth truth = example();
+  truth.options.ranks_per_node = 2;
+  truth.faults.clear();
+  for (int rank = 0; rank < 2; ++rank) {
+    truth.nodes[static_cast<size_t>(rank)].node = make_node(rank, "/out", 2);
+  }
+  const auto root = nlohmann::json::parse(to_json(truth));
+  EXPECT_EQ(root["run"]["ranks_per_node"], 2);
+  ASSERT_EQ(root["nodes"].size(), 2U);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(root["nodes"][rank]["rank"], rank);
+    EXPECT_EQ(root["nodes"][rank]["node"], "node0");
+    EXPECT_EQ(root["nodes"][rank]["recording"], "node0.db");
+  }
+}
+
+TEST(Truth, OfAFaultOfARankNamesNoNode) {
+  Truth truth = example();
+  truth.faults[0].node.clear();
+  EXPECT_TRUE(nlohmann::json::parse(to_json(truth))["faults"][0]["node"].is_null());
 }
 
 TEST(Truth, AFaultThatNeverBeganSaysSo) {

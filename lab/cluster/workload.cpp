@@ -19,13 +19,14 @@
 namespace stalltrace::lab {
 namespace {
 
-/// torchrun's variables for a worker, with one worker per node.
+/// torchrun's variables for a worker.
 std::vector<std::string> torchrun_environment(const RankContext& context) {
+  const VirtualNode& node = *context.node;
   return {
-      fmt::format("RANK={}", context.node->rank),       "LOCAL_RANK=0",
-      fmt::format("WORLD_SIZE={}", context.ranks),      "LOCAL_WORLD_SIZE=1",
-      fmt::format("GROUP_RANK={}", context.node->rank), "MASTER_ADDR=" + context.master_address,
-      fmt::format("MASTER_PORT={}", kMasterPort),       "TORCHELASTIC_RUN_ID=" + context.job_id,
+      fmt::format("RANK={}", node.rank),           fmt::format("LOCAL_RANK={}", node.local_rank),
+      fmt::format("WORLD_SIZE={}", context.ranks), fmt::format("LOCAL_WORLD_SIZE={}", node.local_ranks),
+      fmt::format("GROUP_RANK={}", node.number),   "MASTER_ADDR=" + context.master_address,
+      fmt::format("MASTER_PORT={}", kMasterPort),  "TORCHELASTIC_RUN_ID=" + context.job_id,
   };
 }
 
@@ -59,6 +60,9 @@ std::vector<std::string> nccl_environment(const RankContext& context) {
   environment.push_back("NCCL_SOCKET_IFNAME=" + interface_of(*context.node));
   add_mistakes(*context.node, environment);
   environment.push_back("LAB_SLOW_COPY=" + context.node->bug_prefix + "copy");
+  if (context.node->local_ranks > 1) {
+    environment.emplace_back("LAB_NCCL_SHM=1");  // only what leaves a node passes its interface
+  }
   // precedes any libnccl or libcudart of the user's own environment
   environment.push_back("LD_LIBRARY_PATH=" + context.node->folder + "/lib");
   return environment;
@@ -88,12 +92,15 @@ std::vector<std::string> mpi_environment(const RankContext& context) {
   if (const std::string interface = interface_of(*context.node); interface != kInterface) {
     environment.push_back("OMPI_MCA_btl_tcp_if_include=" + interface);
   }
+  if (context.node->local_ranks > 1) {  // its files are named by host, which the virtual nodes share, and local rank
+    environment.push_back("OMPI_MCA_btl_vader_backing_directory=" + context.node->folder);
+  }
   return environment;
 }
 
-/// mpirun, which reaches its hosts (by address) through a program that enters their namespaces; one rank per host, each
-/// with its own node's program and files. TCP only, as between hosts; no binding to cores, since each daemon assumes
-/// that it has the machine for itself.
+/// mpirun, which reaches its hosts (by address) through a program that enters their namespaces; each rank with its own
+/// node's program and files. TCP between hosts, shared memory (vader) on them; no binding to cores, since each daemon
+/// assumes that it has the machine for itself.
 std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   const std::string network = "10.77.0.0/24";
   std::vector<std::string> argv = {"mpirun", "--allow-run-as-root", "--bind-to", "none"};
@@ -103,7 +110,8 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   set("plm_rsh_agent", fmt::format("{}/{}", ranks.front().node->folder, kNodeShell));
   set("plm_rsh_no_tree_spawn", "1");
   set("pml", "ob1");
-  set("btl", "tcp,self");
+  const int local_ranks = ranks.front().node->local_ranks;
+  set("btl", local_ranks > 1 ? "vader,tcp,self" : "tcp,self");
   set("btl_tcp_if_include", network);
   set("oob_tcp_if_include", network);
   set("mpi_yield_when_idle", "1");
@@ -111,7 +119,8 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
     if (context.node->rank > 0) {
       argv.emplace_back(":");
     }
-    argv.insert(argv.end(), {"--host", context.node->address, "-np", "1"});
+    const std::string slots = local_ranks > 1 ? fmt::format(":{}", local_ranks) : "";
+    argv.insert(argv.end(), {"--host", context.node->address + slots, "-np", "1"});
     for (const std::string& variable : mpi_environment(context)) {
       argv.insert(argv.end(), {"-x", variable});
     }

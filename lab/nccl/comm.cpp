@@ -2,6 +2,7 @@
 #include "comm.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -30,10 +31,10 @@ std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device, const std::
 
 /// Starts the proxy thread and sends one byte around the ring, so that an unusable ring fails here and not in a
 /// collective.
-ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::vector<SocketAddress> peers) {
+ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Links::Listeners listeners, std::vector<SocketAddress> peers) {
   comm->proxy =
       std::make_unique<Proxy>(comm->rank, comm->nranks, comm->device,
-                              Links(comm->rank, magic, std::move(listener), std::move(peers)), comm->profiler.get());
+                              Links(comm->rank, magic, std::move(listeners), std::move(peers)), comm->profiler.get());
   Operation connect;
   connect.function = Function::kConnect;
   connect.comm = comm;
@@ -46,6 +47,13 @@ ncclResult_t start_proxy(ncclComm* comm, uint64_t magic, Socket listener, std::v
   }
   info(kInit, "Connected all rings");
   return ncclSuccess;
+}
+
+/// LAB_NCCL_SHM=1: what ranks of one node send each other does not go over TCP, as with NCCL's shared memory. It is off
+/// by default, so that ranks on one host can stand for ranks on several.
+bool sends_locally() {
+  const char* text = std::getenv("LAB_NCCL_SHM");
+  return text != nullptr && std::strcmp(text, "1") == 0;
 }
 
 /// Ranks with the same address share a node.
@@ -61,13 +69,17 @@ int count_nodes(const std::vector<SocketAddress>& peers) {
 /// Exchanges the data listeners' addresses over the control ring, then starts the profiler, if there is one, and the
 /// proxy.
 ncclResult_t connect_ranks(ncclComm* comm, uint64_t magic) {
-  Socket listener;
+  Links::Listeners listeners;
   std::vector<SocketAddress> peers(static_cast<size_t>(comm->nranks));
-  NCCL_TRY(listen_on(comm->interface, &listener, &peers[static_cast<size_t>(comm->rank)]));
+  SocketAddress& own = peers[static_cast<size_t>(comm->rank)];
+  NCCL_TRY(listen_on(comm->interface, &listeners.tcp, &own));
+  if (sends_locally()) {
+    NCCL_TRY(listen_locally(own, &listeners.local));
+  }
   NCCL_TRY(comm->bootstrap->all_gather(peers.data(), sizeof(SocketAddress)));
   comm->profiler = Profiler::open(
       {.hash = comm->hash, .name = comm->name, .nodes = count_nodes(peers), .ranks = comm->nranks, .rank = comm->rank});
-  return start_proxy(comm, magic, std::move(listener), std::move(peers));
+  return start_proxy(comm, magic, std::move(listeners), std::move(peers));
 }
 
 /// Each parent rank's contribution to a split.

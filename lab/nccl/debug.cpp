@@ -25,9 +25,9 @@ struct Name {
 constexpr std::array kLevels{
     Name{"VERSION", static_cast<unsigned>(Level::kVersion)}, Name{"WARN", static_cast<unsigned>(Level::kWarn)},
     Name{"INFO", static_cast<unsigned>(Level::kInfo)}, Name{"TRACE", static_cast<unsigned>(Level::kTrace)}};
-constexpr std::array kSubsystems{
-    Name{"INIT", kInit}, Name{"COLL", kColl},   Name{"P2P", kP2p}, Name{"NET", kNet},
-    Name{"ENV", kEnv},   Name{"PROXY", kProxy}, Name{"ALL", kAll}, Name{"BOOTSTRAP", kBootstrap}};
+constexpr std::array kSubsystems{Name{"INIT", kInit},   Name{"COLL", kColl}, Name{"P2P", kP2p},
+                                 Name{"SHM", kShm},     Name{"NET", kNet},   Name{"ENV", kEnv},
+                                 Name{"PROXY", kProxy}, Name{"ALL", kAll},   Name{"BOOTSTRAP", kBootstrap}};
 
 template <size_t count>
 unsigned find_name(const std::array<Name, count>& names, std::string_view text) {

@@ -14,6 +14,7 @@ enum Subsystem : unsigned {
   kInit = 1U << 0,
   kColl = 1U << 1,
   kP2p = 1U << 2,
+  kShm = 1U << 3,
   kNet = 1U << 4,
   kEnv = 1U << 7,
   kProxy = 1U << 9,

@@ -13,6 +13,15 @@
 namespace stalltrace::simulation {
 
 inline constexpr int64_t kOriginNs = 1'800'000'000LL * kNsPerSecond;
+/// UTC as a node has it.
+struct SimulatedClock {
+  int64_t error_ns = 0;  // at kOriginNs
+  double drift = 0;      // of each ns since
+
+  [[nodiscard]] int64_t at(int64_t time_ns) const {
+    return time_ns + error_ns + static_cast<int64_t>(drift * static_cast<double>(time_ns - kOriginNs));
+  }
+};
 /// Later than all else: the end of what hangs.
 inline constexpr int64_t kNever = INT64_MAX / 4;
 

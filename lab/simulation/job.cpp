@@ -106,6 +106,15 @@ void Job::play() {
   }
 }
 
+SimulatedClock Job::clock(int node) const {
+  return Recorder(options_, layout_, history_, node, recorded_to_ns_).clock();
+}
+
+int64_t Job::monotonic_ns(int node, int64_t time_ns) const {
+  const Recorder recorder(options_, layout_, history_, node, recorded_to_ns_);
+  return recorder.clock().at(time_ns) - recorder.clock_offset_ns();
+}
+
 void Job::record(int node, EventSink& sink) const {
   Recorder(options_, layout_, history_, node, recorded_to_ns_).write(sink);
 }

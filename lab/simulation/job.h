@@ -28,6 +28,11 @@ class Job {
   [[nodiscard]] static std::string node_name(int node) { return "node" + std::to_string(node); }
   [[nodiscard]] static std::string address_of(int node);
   [[nodiscard]] static NodeId node_id(int node) { return static_cast<NodeId>(node + 1); }
+  /// UTC as the node has it, with its errors.
+  [[nodiscard]] SimulatedClock clock(int node) const;
+  /// CLOCK_MONOTONIC of the node at a true time: its rows' times are made of it.
+  [[nodiscard]] int64_t monotonic_ns(int node, int64_t time_ns) const;
+  [[nodiscard]] static std::string boot_id(int node) { return "boot-" + node_name(node); }
   /// When all recordings have ended, in true time.
   [[nodiscard]] int64_t recorded_to_ns() const { return recorded_to_ns_; }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,6 +53,12 @@ struct Fault {
   std::optional<int> unit;  // kLateRank: before this unit's backward pass; none: before the step, as for its data
 };
 
+/// What is wrong with a node's clock, in UTC and in all that it records.
+struct WrongClock {
+  double ahead_s = 0;  // when the job's world begins
+  double drift_ppm = 0;
+};
+
 struct JobOptions {
   std::string shape = "ddp";  // a name, for truth.json
   Program program = Program::kReplicas;
@@ -79,14 +86,16 @@ struct JobOptions {
   bool plugin = false;         // each call has its own end, and the kernels' times
   double attach_s = 0;         // tracing begins this long after the first step, up to 2 s later on each node; 0: before
   double attach_share = 0;     // the same, as a share of the job's time
-  double clock_error_ms = 0;   // UTC of a node is wrong by up to that, and drifts by up to 20 ppm
-  double cut_s = 0;            // tracing ends this long after the first step; 0: after the job
-  double cut_share = 0;        // the same, as a share of the job's time
-  double hang_s = 45;          // of a job that hangs: tracing ends this long after it made progress
-  bool tcp = true;             // the network between nodes is TCP; false: not seen
-  bool waits = true;           // the scheduler's waits are recorded
-  bool spins = true;           // a CPU that waits for its device spins, as CUDA's default is
-  bool network_events = true;  // needless retransmissions and hiccups
+  double clock_error_ms = 0;   // UTC of a node is wrong by up to that
+  double clock_drift_ppm = 0;  // and drifts by up to that; 0: with a clock error, by up to 20 ppm
+  std::map<int, WrongClock> clocks;  // of single nodes: that much, instead
+  double cut_s = 0;                  // tracing ends this long after the first step; 0: after the job
+  double cut_share = 0;              // the same, as a share of the job's time
+  double hang_s = 45;                // of a job that hangs: tracing ends this long after it made progress
+  bool tcp = true;                   // the network between nodes is TCP; false: not seen
+  bool waits = true;                 // the scheduler's waits are recorded
+  bool spins = true;                 // a CPU that waits for its device spins, as CUDA's default is
+  bool network_events = true;        // needless retransmissions and hiccups
   std::vector<Fault> faults;
   uint64_t seed = 1;
 

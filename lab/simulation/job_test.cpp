@@ -137,6 +137,28 @@ TEST(SimulatedJob, HasAClockOnEachNode) {
   EXPECT_NE(errors_ms[1], errors_ms[2]);
 }
 
+TEST(SimulatedJob, AClockOfANodeCanBeAheadAndDrift) {
+  JobOptions options = small("ddp");
+  const std::vector<Collective> right = calls_of(options);
+  options.clocks = {{1, {.ahead_s = 5, .drift_ppm = 50}}};
+  const std::vector<Collective> wrong = calls_of(options);
+  ASSERT_EQ(right.size(), wrong.size());
+  std::map<EventId, int64_t> times;
+  for (const Collective& row : right) {
+    times[row.event_id] = row.timestamp_ns;
+  }
+  for (const Collective& row : wrong) {
+    const int64_t true_ns = times.at(row.event_id);
+    const int64_t ahead_ns = row.node_id == Job::node_id(1) ? 5 * kNsPerSecond + (true_ns - kOriginNs) / 20'000 : 0;
+    EXPECT_NEAR(static_cast<double>(row.timestamp_ns - true_ns), static_cast<double>(ahead_ns), 1);
+  }
+  const Job job(options);
+  EXPECT_EQ(job.clock(1).at(kOriginNs), kOriginNs + 5 * kNsPerSecond);
+  EXPECT_EQ(job.clock(0).at(kOriginNs), kOriginNs);
+  const int64_t passed_ns = job.monotonic_ns(1, kOriginNs + 20 * kNsPerSecond) - job.monotonic_ns(1, kOriginNs);
+  EXPECT_NEAR(static_cast<double>(passed_ns), static_cast<double>(20 * kNsPerSecond + kNsPerMs), 1);
+}
+
 TEST(SimulatedJob, HangsWhereARankIsGone) {
   for (const char* fault :
        {"dead_rank:rank=5", "missing_collective:rank=5", "process_stopped:rank=5", "mismatched_collective:rank=5"}) {

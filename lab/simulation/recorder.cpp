@@ -12,6 +12,7 @@ namespace stalltrace::simulation {
 namespace {
 
 constexpr int32_t kFloat32 = 7;  // ncclFloat32
+constexpr double kUsualDrift = 20e-6;
 constexpr int64_t kSetUpNs = 400 * kNsPerMs;
 /// From the beginning of a process to the creation of its communicators.
 constexpr int64_t kCreatedNs = 5 * kNsPerSecond;
@@ -33,16 +34,20 @@ uint64_t pointer_of(int group) { return 0x7f00'0000'c000 + static_cast<uint64_t>
 Recorder::Recorder(const JobOptions& options, const Layout& layout, const History& history, int node, int64_t to_ns)
     : options_(options), layout_(layout), history_(history), node_(node) {
   Random random(options.seed, 0x30'0000 + static_cast<uint64_t>(node));
-  clock_error_ns_ = static_cast<int64_t>(random.between(-1, 1) * options.clock_error_ms * 1e6);
-  clock_drift_ = options.clock_error_ms > 0 ? random.between(-20e-6, 20e-6) : 0;
+  clock_.error_ns = static_cast<int64_t>(random.between(-1, 1) * options.clock_error_ms * 1e6);
+  const double drift = options.clock_drift_ppm > 0 ? options.clock_drift_ppm / 1e6 : kUsualDrift;
+  if (options.clock_error_ms > 0 || options.clock_drift_ppm > 0) {
+    clock_.drift = random.between(-drift, drift);
+  }
+  if (const auto wrong = options.clocks.find(node); wrong != options.clocks.end()) {
+    clock_ = {static_cast<int64_t>(wrong->second.ahead_s * 1e9), wrong->second.drift_ppm / 1e6};
+  }
   const auto late_ns = static_cast<int64_t>((options.attach_s + random.between(0, 2)) * 1e9);
   from_ns_ = history.first_step_ns + (options.attach_s > 0 ? late_ns : -kEarlyNs);
   to_ns_ = to_ns + random.below(200 * kNsPerMs);
 }
 
-int64_t Recorder::to_clock(int64_t time_ns) const {
-  return time_ns + clock_error_ns_ + static_cast<int64_t>(clock_drift_ * static_cast<double>(time_ns - kOriginNs));
-}
+int64_t Recorder::clock_offset_ns() const { return kOriginNs - 1000 * kNsPerSecond * (node_ + 1) + clock_.error_ns; }
 
 CommHash Recorder::hash_of(int attempt, int group) const {
   return splitmix64_fold(options_.seed * 16 + static_cast<uint64_t>(attempt), static_cast<uint64_t>(group) + 1);
@@ -75,12 +80,12 @@ void Recorder::write(EventSink& sink) const {
 
 void Recorder::write_node(EventSink& sink) const {
   Node row{.node_id = Job::node_id(node_), .name = Job::node_name(node_), .hostname = Job::node_name(node_)};
-  row.boot_id = "boot-" + row.name;
+  row.boot_id = Job::boot_id(node_);
   row.kernel = "6.1.0";
   row.agent_version = "simulated";
   row.started_ns = to_clock(from_ns_);
   row.ended_ns = to_clock(to_ns_);
-  row.clock_offset_ns = kOriginNs - 1000 * kNsPerSecond * (node_ + 1) + clock_error_ns_;
+  row.clock_offset_ns = clock_offset_ns();
   sink.accept(row);
 }
 

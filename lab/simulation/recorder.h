@@ -19,6 +19,9 @@ class Recorder {
   Recorder(const JobOptions& options, const Layout& layout, const History& history, int node, int64_t to_ns);
 
   void write(EventSink& sink) const;
+  [[nodiscard]] const SimulatedClock& clock() const { return clock_; }
+  /// UTC minus CLOCK_MONOTONIC, when the agent began.
+  [[nodiscard]] int64_t clock_offset_ns() const;
 
  private:
   /// The node's end of a connection, of which either this node or the other one called connect().
@@ -45,7 +48,7 @@ class Recorder {
   void write_waits(EventSink& sink) const;
 
   [[nodiscard]] bool here(int rank) const { return rank / options_.ranks_per_node == node_; }
-  [[nodiscard]] int64_t to_clock(int64_t time_ns) const;
+  [[nodiscard]] int64_t to_clock(int64_t time_ns) const { return clock_.at(time_ns); }
   [[nodiscard]] CommHash hash_of(int attempt, int group) const;
   /// Whether the rank's communicators are known: from their creation, or by the plugin.
   [[nodiscard]] bool knows_communicators(const RankHistory& rank) const;
@@ -60,8 +63,7 @@ class Recorder {
   int node_;
   int64_t from_ns_;
   int64_t to_ns_;
-  int64_t clock_error_ns_;
-  double clock_drift_;
+  SimulatedClock clock_;
 };
 
 }  // namespace stalltrace::simulation

@@ -23,6 +23,7 @@
 #include "analysis/findings/inspect.h"
 #include "analysis/findings/python_locations.h"
 #include "analysis/findings/stalled_calls.h"
+#include "analysis/findings/unseen_graphs.h"
 #include "analysis/inspector/judge_inspector.h"
 #include "analysis/launches/judge_launches.h"
 #include "analysis/node_filter.h"
@@ -188,7 +189,8 @@ std::vector<NodeClock> clocks_of(const Cluster& cluster) {
   std::vector<NodeClock> clocks;
   for (const Node& node : cluster.nodes()) {
     const Clock& clock = cluster.clock();
-    clocks.push_back({node.node_id, clock.shift_ns(node.node_id), clock.error_ns(node.node_id)});
+    const ClockLine line = clock.line(node.node_id);
+    clocks.push_back({node.node_id, line.shift_ns, clock.error_ns(node.node_id), line.drift});
   }
   return clocks;
 }
@@ -224,6 +226,13 @@ void note_unplaced_waits(const UnplacedWaits& waits, Report& report) {
       "time service (chrony, PTP) set the clocks of all hosts",
       count_of(waits.collectives, "collective"), format_duration(waits.waited_ns));
   report.notes.push_back(report.unplaced_waits);
+}
+
+void describe_reference(const Reference& reference, const ReferenceUse& use, Report& report) {
+  report.like = reference.run();
+  report.like->comparable = use.comparable;
+  report.like->not_comparable = use.other;
+  report.notes.push_back(note_on(use, reference));
 }
 
 /// What was left out because there is too much to hold.
@@ -303,7 +312,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(const TimeRange range, resolve(options.window, report));
   report.judged_range = {std::max(range.from_ns, report.range.from_ns), std::min(range.to_ns, report.range.to_ns)};
   report.judged = options.window.empty() ? report.collectives : collectives_in(timeline, range);
-  StallSearchOptions with{.range = range};
+  StallSearchOptions with{.range = range, .watched = {}, .reference = options.reference};
   if (options.instance) {
     ST_ASSIGN(with.watched, find_instance(source, cluster, timeline, *options.instance));
   }
@@ -317,6 +326,9 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
             load_evidence(source, cluster, flows, examined(cluster, search), options.provider));
   note_dropped(search, evidence, report);
   note_unplaced_waits(search.unplaced_waits, report);
+  if (options.reference != nullptr) {
+    describe_reference(*options.reference, search.reference_use, report);
+  }
   const Settling settling(timeline);
   ST_ASSIGN(const RaisedExceptions raised, RaisedExceptions::load(source, cluster));
   AnalysisContext context{cluster, timeline, flows, evidence, ends, settling, raised};
@@ -342,6 +354,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   ST_ASSIGN(const size_t failed_before, add_init_failures(source, cluster, timeline, range, options, report));
   report.healthy = report.findings.empty();
   note_failed_ranks(context, report);
+  ST_TRY(note_unseen_graphs(source, cluster, timeline, report));
   if (!logged.empty() && cluster.nodes().empty()) {
     report.notes.clear();  // on a recording that is not there
   }

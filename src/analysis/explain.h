@@ -10,6 +10,7 @@
 
 #include "analysis/causes/decision.h"
 #include "analysis/evidence/reads/evidence_reads.h"
+#include "analysis/stalls/reference.h"
 #include "base/result.h"
 #include "model/finding.h"
 #include "model/inspection.h"
@@ -30,6 +31,9 @@ struct ExplainOptions {
   bool stalled_calls = false;
   /// What is known of nodes' clocks beside their collectives.
   std::vector<MeasuredClock> measured_clocks;
+  /// Of a run that was right: what takes longer here is found even where it does from the first call to the last. Null:
+  /// this run is compared with itself alone.
+  const analysis::Reference* reference = nullptr;
   /// Null: the source has all rows.
   analysis::EvidenceProvider* provider = nullptr;
 };

@@ -289,5 +289,103 @@ TEST(AttachedLate, CallsThatCouldNotBeMatchedAreNotCalledUnrecorded) {
   golden::expect_text(finding.remedy);
 }
 
+/// What each rank did with CUDA graphs, from the middle of the job on.
+void use_graphs(MemorySource& source, int64_t captured, int64_t launches, int64_t start_ns = 0) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    GraphUse use{.node_id = small_job::node_of_rank(rank), .pid = 10 + rank, .start_ns = start_ns};
+    use.captured = captured;
+    use.launches = launches;
+    if (launches > 0) {
+      use.first_launch_ns = small_job::begin_of(small_job::kSteps / 2);
+      use.last_launch_ns = small_job::begin_of(small_job::kSteps);
+    }
+    source.accept(use);
+  }
+}
+
+/// The calls of one step are captured.
+small_job::Ending captured_in(int64_t captured_step) {
+  small_job::Ending ending;
+  ending.call = [captured_step](int, int64_t step, Collective& call) {
+    if (step == captured_step) {
+      call.duration_ns.reset();
+      call.launch_ns = kNsPerMs;
+      call.completion = Completion::kCaptured;
+    }
+    return true;
+  };
+  return ending;
+}
+
+TEST(Graphs, CapturedCallsAreNotJudgedAndWhatRunsThemIsNotSeen) {
+  for (const int64_t step : {small_job::kSteps / 2, small_job::kSteps - 1}) {
+    MemorySource source;
+    small_job::fill(source, captured_in(step));
+    EXPECT_EQ(small_job::report_of(source).health(), std::optional(true)) << "no graph was launched";
+    use_graphs(source, 1, 0);
+    EXPECT_EQ(small_job::report_of(source).health(), std::optional(true)) << "no graph was launched";
+    use_graphs(source, 1, 300);
+    const Report report = small_job::report_of(source);
+    EXPECT_EQ(report.health(), std::nullopt) << reported(report);
+    EXPECT_EQ(report.collectives, kRanks * (small_job::kSteps - 1));
+    EXPECT_EQ(std::ranges::count(report.notes, report.unseen_graphs), 1);
+    if (step == small_job::kSteps - 1) {
+      golden::expect_text(report.unseen_graphs);
+    }
+  }
+}
+
+TEST(Graphs, OnesThatWereCapturedBeforeTracingMayHoldCollectives) {
+  MemorySource source;
+  small_job::fill(source, {});
+  use_graphs(source, 0, 300);
+  const Report report = small_job::report_of(source);
+  EXPECT_EQ(report.health(), std::nullopt);
+  golden::expect_text(report.unseen_graphs);
+
+  MemorySource traced_from_its_start;
+  small_job::Ending ending;
+  ending.process = [](int, Process& process) { process.start_ns = small_job::kOriginNs; };
+  small_job::fill(traced_from_its_start, ending);
+  use_graphs(traced_from_its_start, 0, 300, small_job::kOriginNs);
+  EXPECT_EQ(small_job::report_of(traced_from_its_start).health(), std::optional(true)) << "they hold none";
+}
+
+TEST(Graphs, WithAProfilerFileTheyAreSeen) {
+  MemorySource source;
+  small_job::Ending ending;
+  ending.call = [](int, int64_t, Collective& call) {
+    call.completion = Completion::kProfiler;
+    return true;
+  };
+  small_job::fill(source, ending);
+  use_graphs(source, 1, 300);
+  const Report report = small_job::report_of(source);
+  EXPECT_EQ(report.health(), std::optional(true)) << report.unseen_graphs;
+}
+
+TEST(Graphs, OnlyThoseOfTheJudgedTimeCount) {
+  MemorySource source;
+  small_job::fill(source, {});
+  use_graphs(source, 1, 300);
+  ExplainOptions options;
+  options.window.to = TimePoint{small_job::begin_of(small_job::kSteps / 4)};
+  const Result<ExplainResult> result = explain(source, options);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->report.health(), std::optional(true)) << result->report.unseen_graphs;
+}
+
+TEST(Graphs, FindingsAboutTheCallsBesideThemStay) {
+  MemorySource source;
+  small_job::fill(source, small_job::hang({2}));
+  use_graphs(source, 1, 300);
+  const Report report = small_job::report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  ASSERT_TRUE(report.findings[0].culprit.has_value());
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
+  EXPECT_FALSE(report.unseen_graphs.empty());
+  EXPECT_EQ(report.health(), std::optional(false));
+}
+
 }  // namespace
 }  // namespace stalltrace::analysis

@@ -3,6 +3,10 @@
 // with more of them, and larger ones.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 #include "analysis/thresholds/causes.h"
@@ -91,6 +95,41 @@ TEST(SimulatedJobs, DevicesShowWhatTimeItIs) {
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
+}
+
+/// 5 s off and 50 ppm: what is found is what right clocks show.
+TEST(SimulatedJobs, ClocksThatDriftChangeNothing) {
+  simulation::JobOptions options{.nodes = 3, .ranks_per_node = 4, .steps = 60, .plugin = true};
+  options.faults = {{.kind = FaultKind::kLateRank, .rank = 5, .ms = 80, .from = 10}};
+  const Report right = report_of_simulated(options);
+  options.clocks = {{0, {.ahead_s = -1, .drift_ppm = -10}},
+                    {1, {.ahead_s = 5, .drift_ppm = 40}},
+                    {2, {.ahead_s = -5, .drift_ppm = -50}}};
+  MemorySource source;
+  const simulation::Job job(options);
+  job.record_all(source);
+  const Result<ExplainResult> wrong = explain(source);
+  ASSERT_TRUE(wrong.has_value());
+  SCOPED_TRACE(small_job::reported(wrong->report));
+  ASSERT_EQ(right.findings.size(), 1U);
+  ASSERT_EQ(wrong->report.findings.size(), 1U);
+  small_job::expect_culprit(wrong->report.findings[0], Cause::kLateRank, 5);
+  EXPECT_NEAR(wrong->report.findings[0].stall_ms, right.findings[0].stall_ms, 0.1 * right.findings[0].stall_ms);
+  const auto reference = std::ranges::find(wrong->clocks, std::optional<int64_t>(0), &NodeClock::error_ns);
+  ASSERT_NE(reference, wrong->clocks.end());
+  const simulation::SimulatedClock common = job.clock(static_cast<int>(reference->node_id) - 1);
+  const int64_t first_ns = job.history().first_step_ns;
+  ASSERT_EQ(wrong->clocks.size(), 3U);
+  for (const NodeClock& clock : wrong->clocks) {
+    ASSERT_TRUE(clock.error_ns.has_value());
+    EXPECT_LT(*clock.error_ns, 10 * kNsPerMs);
+    for (const int64_t time_ns : {first_ns, (first_ns + job.history().ended_ns) / 2, job.history().ended_ns}) {
+      const int64_t own_ns = job.clock(static_cast<int>(clock.node_id) - 1).at(time_ns);
+      const int64_t error_ns = own_ns + clock.shift_ns + clock.drift.correction_ns(own_ns) - common.at(time_ns);
+      // The job ends after its last collective.
+      EXPECT_LE(std::abs(error_ns), *clock.error_ns + 20 * kNsPerUs) << "node " << clock.node_id << " at " << time_ns;
+    }
+  }
 }
 
 /// After each pause the rank's device has nothing queued, and is behind for the rest of the step.

@@ -5,6 +5,7 @@
 #include <array>
 #include <limits>
 
+#include "base/elf/code_kind.h"
 #include "base/text.h"
 
 namespace stalltrace {
@@ -26,11 +27,34 @@ std::string text_of(std::string_view function, std::string_view file, std::optio
   return text + ')';
 }
 
+/// A file's name in brackets ends the line: it contains no bracket before which a blank is.
+std::string native_text(const PythonFrame& frame) {
+  std::string file = printable(frame.file);
+  for (size_t at = file.find(" ["); at != std::string::npos; at = file.find(" [", at)) {
+    file[at] = '_';
+  }
+  return printable(frame.function) + " [" + file + ']';
+}
+
+/// "compute_step [/home/u/train]"
+std::optional<PythonFrame> native_from_text(std::string_view line) {
+  const size_t open = line.rfind(" [");
+  if (open == std::string_view::npos || open == 0 || !line.ends_with(']')) {
+    return std::nullopt;
+  }
+  const std::string_view file = line.substr(open + 2, line.size() - open - 3);
+  return PythonFrame{
+      .function = std::string(line.substr(0, open)), .file = std::string(file), .line = {}, .native = true};
+}
+
 std::string_view file_name(const PythonFrame& frame) { return base_name(frame.file); }
 
 }  // namespace
 
 bool is_installed(const PythonFrame& frame) {
+  if (frame.native) {
+    return is_library_file(frame.file);
+  }
   constexpr std::array<std::string_view, 3> kFolders{"/site-packages/", "/dist-packages/", "/lib/python3"};
   return frame.file.starts_with("<frozen ") || std::ranges::any_of(kFolders, [&](std::string_view folder) {
            return frame.file.find(folder) != std::string::npos;
@@ -77,7 +101,8 @@ bool waits_for_workers(std::span<const PythonFrame> frames) {
 std::string frames_to_text(std::span<const PythonFrame> frames) {
   std::string text;
   for (const PythonFrame& frame : frames) {
-    text += (text.empty() ? "" : "\n") + text_of(frame.function, frame.file, frame.line);
+    text += text.empty() ? "" : "\n";
+    text += frame.native ? native_text(frame) : text_of(frame.function, frame.file, frame.line);
   }
   return text;
 }
@@ -85,11 +110,15 @@ std::string frames_to_text(std::span<const PythonFrame> frames) {
 std::vector<PythonFrame> frames_from_text(std::string_view text) {
   std::vector<PythonFrame> frames;
   for (const std::string_view line : split(text, '\n')) {
+    if (auto native = native_from_text(line)) {
+      frames.push_back(std::move(*native));
+      continue;
+    }
     const size_t open = line.find(" (");
     if (open == std::string_view::npos || open == 0 || !line.ends_with(')')) {
       continue;
     }
-    PythonFrame frame{.function = std::string(line.substr(0, open)), .file = {}, .line = {}};
+    PythonFrame frame{.function = std::string(line.substr(0, open)), .file = {}, .line = {}, .native = false};
     std::string_view location = line.substr(open + 2);
     location.remove_suffix(1);
     const size_t colon = location.rfind(':');

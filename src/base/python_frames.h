@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Frames of a Python thread: their text form, and which of them belong to the user's program. Pure.
+// Frames of a thread, of Python or native: their text form, and which of them belong to the user's program. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,19 @@ namespace stalltrace {
 
 struct PythonFrame {
   std::string function;  // qualified from 3.11 on; unredacted text of the process, not safe for a terminal
-  std::string file;
+  std::string file;      // of a native frame: the mapped file
   std::optional<int32_t> line;
+  bool native = false;  // `function` is a symbol, or "+0x1f40" with the offset in the file
 
   bool operator==(const PythonFrame&) const = default;
 };
 
-/// True for installed code: packages, the standard library, and modules frozen into the interpreter.
+/// True for installed code: packages, the standard library, and modules frozen into the interpreter; of native code
+/// that of libraries.
 bool is_installed(const PythonFrame& frame);
 /// "main.<locals>.step" → "step"
 std::string_view short_function(const PythonFrame& frame);
-/// "load_batch (data.py:212)", "load_batch (data.py)"; printable.
+/// "load_batch (data.py:212)", "load_batch (data.py)", "compute_step (train)"; printable.
 std::string brief_text(const PythonFrame& frame);
 
 /// `frames` are innermost first. Null where there are none.
@@ -37,7 +39,8 @@ PythonLocation location_in(std::span<const PythonFrame> frames);
 /// True if the thread waits for its own worker processes: in a data loader of PyTorch, a pool or another worker.
 bool waits_for_workers(std::span<const PythonFrame> frames);
 
-/// One frame per line, innermost first, with the whole path: "load_batch (/home/u/data.py:212)"; printable.
+/// One frame per line, innermost first, with the whole path: "load_batch (/home/u/data.py:212)", of native ones
+/// "compute_step [/home/u/train]"; printable.
 std::string frames_to_text(std::span<const PythonFrame> frames);
 /// The inverse; other lines are skipped.
 std::vector<PythonFrame> frames_from_text(std::string_view text);

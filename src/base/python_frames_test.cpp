@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <span>
+#include <vector>
+
 namespace stalltrace {
 namespace {
 
@@ -53,6 +57,27 @@ TEST(PythonFrames, ThereAndBack) {
   EXPECT_EQ(frames_from_text(frames_to_text(frames)), frames);
   EXPECT_TRUE(frames_from_text("").empty());
   EXPECT_TRUE(frames_from_text("(12 more)\nwithout a location\n").empty());
+}
+
+TEST(NativeFrames, TheirTextAndBack) {
+  const std::vector<PythonFrame> frames{{"clock_nanosleep", "/usr/lib/x86_64-linux-gnu/libc.so.6", std::nullopt, true},
+                                        {"step(int) [clone .part.0]", "/home/u/train", std::nullopt, true},
+                                        {"+0x1f40", "/home/u/a (1)/train.so", std::nullopt, true},
+                                        {"load_batch", "/home/u/data.py", 212}};
+  const std::string text = frames_to_text(frames);
+  EXPECT_EQ(frames_from_text(text), frames) << text;
+  EXPECT_EQ(brief_text(frames[1]), "step(int) [clone .part.0] (train)");
+  const PythonLocation location = location_in(frames);
+  EXPECT_EQ(location.own->file, "/home/u/train");
+  EXPECT_EQ(location.called->function, "clock_nanosleep");
+}
+
+TEST(NativeFrames, AFileCannotLookLikeAnother) {
+  const PythonFrame frame{"f", "/tmp/x [/bin/sh\n", std::nullopt, true};
+  const auto back = frames_from_text(frames_to_text(std::span(&frame, 1)));
+  ASSERT_EQ(back.size(), 1U);
+  EXPECT_EQ(back[0].function, "f");
+  EXPECT_TRUE(frames_from_text("f []\n [x]\nf [x").size() <= 1U);
 }
 
 }  // namespace

@@ -275,7 +275,15 @@ constexpr std::array kCalls{
     Call{"cudaEventRecordWithFlags_ptsz", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"cudaStreamWaitEvent", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
     Call{"cudaStreamWaitEvent_ptsz", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
-    // CUDA driver.
+    Call{"cudaStreamBeginCapture", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cudaStreamBeginCapture_ptsz", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cudaStreamBeginCaptureToGraph", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cudaStreamBeginCaptureToGraph_ptsz", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cudaStreamEndCapture", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
+    Call{"cudaStreamEndCapture_ptsz", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
+    Call{"cudaGraphLaunch", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
+    Call{"cudaGraphLaunch_ptsz", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
+    // CUDA driver. The runtime's calls call these: such a call is inside of one in flight, and has no record of its own.
     Call{"cuStreamSynchronize", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"cuStreamSynchronize_ptsz", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"cuCtxSynchronize", kGpu, sync(ST_CALL_SYNC_DEVICE, 0, 0)},
@@ -284,12 +292,23 @@ constexpr std::array kCalls{
     Call{"cuEventRecord_ptsz", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"cuStreamWaitEvent", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
     Call{"cuStreamWaitEvent_ptsz", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
+    Call{"cuStreamBeginCapture_v2", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cuStreamBeginCapture_v2_ptsz", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cuStreamBeginCaptureToGraph", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cuStreamBeginCaptureToGraph_ptsz", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cuStreamEndCapture", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
+    Call{"cuStreamEndCapture_ptsz", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
+    Call{"cuGraphLaunch", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
+    Call{"cuGraphLaunch_ptsz", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
     // HIP, for RCCL.
     Call{"hipStreamSynchronize", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"hipDeviceSynchronize", kGpu, sync(ST_CALL_SYNC_DEVICE, 0, 0)},
     Call{"hipEventSynchronize", kGpu, sync(ST_CALL_SYNC_EVENT, 0, 1)},
     Call{"hipEventRecord", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"hipStreamWaitEvent", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
+    Call{"hipStreamBeginCapture", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"hipStreamEndCapture", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
+    Call{"hipGraphLaunch", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
 };
 // clang-format on
 static_assert(kCalls.size() <= ST_MAX_CALLS);

@@ -86,6 +86,9 @@ std::vector<Needs> needs_by_kind() {
           {ST_CALL_SYNC_EVENT, {&Spec::event}},
           {ST_CALL_EVENT_RECORD, {&Spec::event, &Spec::stream}},
           {ST_CALL_STREAM_WAIT_EVENT, {&Spec::event, &Spec::stream}},
+          {ST_CALL_BEGIN_CAPTURE, {&Spec::stream}},
+          {ST_CALL_END_CAPTURE, {&Spec::stream}},
+          {ST_CALL_GRAPH_LAUNCH, {&Spec::stream}},
           {ST_CALL_WAIT_REQUEST, {&Spec::request}},
           {ST_CALL_WAIT_ALL_REQUESTS, {&Spec::request, &Spec::count}},
           {ST_CALL_WAIT_ANY_REQUEST, {&Spec::request, &Spec::count, &Spec::out}},
@@ -152,7 +155,8 @@ TEST(CallTable, ANewCommunicatorHasItsRankSizeAndId) {
 TEST(CallTable, TheKindSaysWhichFamilyACallIsOf) {
   for (const Call& call : call_table()) {
     const auto kind = call.spec.kind;
-    const bool is_sync = kind >= ST_CALL_SYNC_STREAM && kind <= ST_CALL_STREAM_WAIT_EVENT;
+    const bool is_sync = (kind >= ST_CALL_SYNC_STREAM && kind <= ST_CALL_STREAM_WAIT_EVENT) ||
+                         (kind >= ST_CALL_BEGIN_CAPTURE && kind <= ST_CALL_GRAPH_LAUNCH);
     const bool is_framework = kind >= ST_CALL_FINISHED && kind <= ST_CALL_SET_UP;
     EXPECT_EQ(call.family, is_sync        ? CallFamily::kGpuRuntime
                            : is_framework ? CallFamily::kFramework

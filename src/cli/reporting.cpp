@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "analysis/explain.h"
+#include "analysis/profiles/job_view.h"
 #include "base/text.h"
 #include "cli/evidence/joined_source.h"
 #include "model/memory_source.h"
@@ -21,8 +22,9 @@ namespace {
 constexpr uint64_t kMostCallsInMemory = 300'000;
 
 Result<InspectedReport> inspect(EventSource& source, const store::ReadReport& read, std::string_view event,
-                                const TimeWindow& window) {
+                                const TimeWindow& window, const analysis::Reference* reference) {
   ExplainOptions options{.window = window};
+  options.reference = reference;
   if (!event.empty()) {
     ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
     auto call = event_called(event, nodes);
@@ -37,16 +39,22 @@ Result<InspectedReport> inspect(EventSource& source, const store::ReadReport& re
   return InspectedReport{std::move(result.report), std::move(result.inspection).value_or(Inspection{})};
 }
 
+Result<InspectedReport> inspect_files(std::span<const std::string> paths, std::string_view event,
+                                      const TimeWindow& window, const analysis::Reference* reference) {
+  store::ReadReport read;
+  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
+  return inspect(*source, read, event, window, reference);
+}
+
 }  // namespace
 
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
                                            const TimeWindow& window) {
-  store::ReadReport read;
-  ST_ASSIGN(const std::unique_ptr<EventSource> source, store::open_recordings(paths, &read));
-  return inspect(*source, read, event, window);
+  return inspect_files(paths, event, window, nullptr);
 }
 
-Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window) {
+Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window,
+                                       const analysis::Reference* reference) {
   SortedInputs sorted = sort_inputs(inputs);
   if (sorted.refused) {
     return std::unexpected(*sorted.refused);
@@ -56,7 +64,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
     report.lost_events += static_cast<int64_t>(sorted.unreadable);
   };
   if (sorted.only_recordings() && !sorted.recordings.empty()) {
-    ST_ASSIGN(InspectedReport inspected, inspect_recordings(sorted.recordings, event, window));
+    ST_ASSIGN(InspectedReport inspected, inspect_files(sorted.recordings, event, window, reference));
     add_notes(inspected.report);
     return inspected;
   }
@@ -79,7 +87,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
       {.most_calls = kMostCallsInMemory}, summary));
   JoinedSource joined(imported, *recordings);
   EventSource& source = sorted.recordings.empty() ? static_cast<EventSource&>(imported) : joined;
-  ST_ASSIGN(InspectedReport inspected, inspect(source, read, event, window));
+  ST_ASSIGN(InspectedReport inspected, inspect(source, read, event, window, reference));
   inspected.report.notes.insert(inspected.report.notes.begin(), summary.begin(), summary.end());
   std::ranges::move(notes, std::back_inserter(inspected.report.notes));
   add_notes(inspected.report);
@@ -88,6 +96,33 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
         fmt::format("{} of other formats: not read", count_of(static_cast<int64_t>(sorted.skipped), "file")));
   }
   return inspected;
+}
+
+Result<analysis::Reference> read_reference(const Inputs& inputs) {
+  const SortedInputs sorted = sort_inputs(inputs);
+  if (sorted.refused) {
+    return with_context("--like", *sorted.refused);
+  }
+  if (sorted.recordings.empty()) {
+    return sorted.unreadable_recording ? with_context("--like", *sorted.unreadable_recording)
+                                       : fail("--like: no recording in what was given",
+                                              "stalltrace import makes one of profiler files", ErrorKind::kNotFound);
+  }
+  auto source = store::open_recordings(sorted.recordings);
+  if (!source) {
+    return with_context("--like", std::move(source.error()));
+  }
+  auto job = analysis::JobView::load(**source);
+  if (!job) {
+    return with_context("--like", std::move(job.error()));
+  }
+  analysis::Reference reference = analysis::Reference::learn((*job)->timeline(), (*job)->cluster());
+  if (reference.run().collectives == 0) {
+    return fail("--like: the recordings hold no collectives", "give those of a run of the same job that was right",
+                ErrorKind::kNotFound);
+  }
+  reference.set_files(sorted.recordings);
+  return reference;
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {

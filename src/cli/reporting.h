@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analysis/stalls/reference.h"
 #include "analysis/timeline/communicator_names.h"
 #include "base/result.h"
 #include "cli/evidence/inputs.h"
@@ -32,8 +33,12 @@ struct InspectedReport {
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
                                            const TimeWindow& window = {});
 
-/// The same of recordings, logs and dumps.
-Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window = {});
+/// The same of recordings, logs and dumps. `reference`: of a run that was right, or null.
+Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window = {},
+                                       const analysis::Reference* reference = nullptr);
+
+/// What recordings of a run that was right show. Of a folder, files of other formats are left out.
+Result<analysis::Reference> read_reference(const Inputs& inputs);
 
 /// Recordings and what they show, for programs that present both.
 struct ExplainedRecordings {

@@ -41,6 +41,7 @@ constexpr size_t kMostErrorBytes = 64 << 10;
 constexpr size_t kMostUnread = 64 << 10;  // what the parser leaves: a header, or a part of one
 constexpr size_t kReservedFiles = 64;
 constexpr std::chrono::milliseconds kWhileBusy{100};
+constexpr std::chrono::seconds kAfterLeader{2};
 
 /// What a server says of a failure: {"error": ..., "remedy": ...}.
 Error error_of(int status, const std::string& body) {
@@ -106,13 +107,15 @@ class Client {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       asio::co_spawn(io_, converse(i), [this, i](std::exception_ptr failure, Status status) {
         results_[i] = failure ? Status(fail("no memory is left for its answer", "ask for less")) : std::move(status);
+        end(i);
       });
     }
     io_.run_for(options_.limit);
     std::vector<Status> all;
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      const std::string late = fmt::format("{} within {}", what_is_missing(stages_[i]),
-                                           format_duration(std::chrono::nanoseconds(options_.limit).count()));
+      const std::string late = led_ ? fmt::format("{} when the others were done", what_is_missing(stages_[i]))
+                                    : fmt::format("{} within {}", what_is_missing(stages_[i]),
+                                                  format_duration(std::chrono::nanoseconds(options_.limit).count()));
       all.push_back(results_[i] ? *std::move(results_[i])
                                 : fail(late, "allow more with --node-timeout", ErrorKind::kInterrupted));
     }
@@ -120,6 +123,19 @@ class Client {
   }
 
  private:
+  /// After each conversation. The leader's bounds those that are left.
+  void end(size_t i) {
+    ++ended_;
+    if (options_.leader == i) {
+      led_ = true;
+      after_leader_.expires_after(kAfterLeader);
+      after_leader_.async_wait([this](ErrorCode error) { error ? void() : io_.stop(); });
+    }
+    if (ended_ == nodes_.size()) {
+      after_leader_.cancel();
+    }
+  }
+
   awaitable<Status> converse(size_t i) {
     const NodeAddress& node = nodes_[i];
     if (node.addresses.empty()) {
@@ -318,7 +334,10 @@ class Client {
   std::vector<std::optional<Status>> results_;
   size_t kept_ = 0;
   std::optional<asio::ssl::context> tls_;
-  asio::io_context io_{1};  // the last: what waits in it uses the others
+  size_t ended_ = 0;
+  bool led_ = false;        // the leader's conversation has ended
+  asio::io_context io_{1};  // after the others: what waits in it uses them
+  asio::steady_timer after_leader_{io_};
 };
 
 }  // namespace

@@ -57,6 +57,7 @@ struct ClientOptions {
   std::string authorities;                  // certificates in PEM; empty: none
   std::chrono::milliseconds limit{10'000};  // for all of a node's conversation; all begin at the same time
   size_t most_together = 512 << 20;         // bytes of all replies that are kept
+  std::optional<size_t> leader = {};        // once this conversation has ended, the others have 2 s more
 };
 
 /// Holds conversation i with node i. Returns how each ended, at the latest after the limit.

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -176,6 +177,26 @@ TEST(FleetQuery, ANodeThatIsAlwaysBusyIsNotCalledSilent) {
   ASSERT_EQ(answer->failed.size(), 2U);
   EXPECT_EQ(answer->failed[0].error.kind, ErrorKind::kInterrupted);
   EXPECT_NE(answer->failed[0].error.what, answer->failed[1].error.what);
+}
+
+class OneQuestion final : public Conversation {
+ public:
+  Result<std::optional<Question>> next(Reply* last) override {
+    return last != nullptr ? std::nullopt : std::optional(Question{.target = "/v1/clock"});
+  }
+};
+
+TEST(FleetClient, TheEndOfTheLeaderBoundsTheOthers) {
+  const ServingNode leader;
+  const BadServer silent("", BadServer::Then::kHangs);
+  const std::vector<NodeAddress> nodes{leader.address(), node_at(silent.port())};
+  std::array<OneQuestion, 2> asked;
+  const std::vector<Conversation*> conversations{&asked[0], &asked[1]};
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<Status> ended = converse(nodes, conversations, {.limit = std::chrono::minutes(2), .leader = 0});
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
+  EXPECT_TRUE(ended[0]);
+  EXPECT_FALSE(ended[1]);
 }
 
 TEST(FleetQuery, AnswersHaveTheSameColumns) {

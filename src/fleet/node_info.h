@@ -59,8 +59,8 @@ struct ClockReading {
 ClockOffset offset_of(const ClockReading& reading);
 
 /// The times of a recording minus ours, all through it. None: the recording is of another boot, so that nothing is
-/// known of its clock; or it says that it is off by more than a clock can be. The error grows with the recording's age,
-/// as two clocks may drift apart by 100 ppm.
+/// known of its clock; or it says that it is off by more than a clock can be. The offset is that of the moment of
+/// asking. The error covers the recording's age since its start, over which two clocks may drift apart by 100 ppm.
 std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& clock);
 
 struct NodeAnswer {

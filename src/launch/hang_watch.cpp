@@ -19,7 +19,7 @@ void ProgressSink::accept(Event event) {
         by_age_.emplace(collective->timestamp_ns, id);
       }
     } else {
-      if (collective->completion != Completion::kUnobserved) {
+      if (collective->completion != Completion::kUnobserved && collective->completion != Completion::kCaptured) {
         count(id);
       }
       // Only profiler files have calls whose end is not reported.

@@ -23,8 +23,8 @@
 namespace stalltrace {
 
 /// Read completely: see TableKind::kState.
-inline constexpr auto kStateTypes =
-    kJobTypes + kConnectionTypes + kCompetitorTypes + kBenchmarkRunTypes + kTraceProfileTypes + kPacketFlowTypes;
+inline constexpr auto kStateTypes = kJobTypes + kConnectionTypes + kCompetitorTypes + kGraphTypes + kBenchmarkRunTypes +
+                                    kTraceProfileTypes + kPacketFlowTypes;
 /// Streamed in time order.
 inline constexpr auto kStreamedTypes = kCollectiveTypes + kTcpTypes + kSchedulerTypes + kProfilerTypes + kPythonTypes +
                                        kHostTypes + kLogTypes + kBenchmarkResultTypes + kTraceStepTypes +

@@ -32,8 +32,8 @@ std::optional<bool> Report::health() const {
   if (!findings.empty() || benchmark_failed) {
     return false;
   }
-  return judged == 0 || ends_unknown || !unrecorded_ranks.empty() || !unplaced_waits.empty() ? std::nullopt
-                                                                                             : std::optional(true);
+  const bool not_seen = !unrecorded_ranks.empty() || !unplaced_waits.empty() || !unseen_graphs.empty();
+  return judged == 0 || ends_unknown || not_seen ? std::nullopt : std::optional(true);
 }
 
 }  // namespace stalltrace

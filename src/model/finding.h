@@ -91,6 +91,13 @@ struct StalledCall {
   Operation op = Operation::kAllReduce;
 };
 
+/// What was judged by another run, which was right (`explain --like`).
+struct TimesByReference {
+  int64_t usual_ns = 0;    // there, of a transfer or a step
+  int64_t took_ns = 0;     // here: the middle one of the finding's stalls with that usual duration
+  int64_t longest_ns = 0;  // of the same
+};
+
 /// One instance that a finding explains.
 struct StalledInstance {
   TimeRange waited;                // when the job waited
@@ -114,7 +121,8 @@ struct Finding {
   std::string summary;
   std::vector<Evidence> evidence;
   std::string remedy;
-  std::optional<int64_t> attempt;  // of the job, from 1: Report::attempts
+  std::optional<TimesByReference> like;  // of the longest stall; none: it is compared with its own run alone
+  std::optional<int64_t> attempt;        // of the job, from 1: Report::attempts
   /// When the job waited in each single stall, sorted by end: `stall_ms` is the length of their union, and the longest
   /// is where to look. Empty where no single stalls are known: of logs and dumps, in live findings, which outlive their
   /// rounds, and in findings that were read from a recording. JSON and recordings have the union only.
@@ -133,6 +141,16 @@ struct JobAttempt {
   std::string end;  // how it ended: "rank 1 (node1, pid 4711) ended with exit code 1 before the others"
   std::optional<Culprit> ended_by;                    // the rank that failed first
   std::vector<std::pair<NodeId, int32_t>> processes;  // by node and pid
+};
+
+/// A run that was right, whose usual durations are those to compare with.
+struct ReferenceRun {
+  std::vector<std::string> files;
+  int64_t nodes = 0;
+  int64_t ranks = 0;
+  int64_t collectives = 0;
+  int64_t comparable = 0;      // instances of the judged run that have comparable ones there ...
+  int64_t not_comparable = 0;  // ... and others
 };
 
 /// One run of a benchmark whose output was given.
@@ -207,12 +225,15 @@ struct Report {
   std::vector<BenchmarkSummary> benchmarks;  // runs of benchmarks whose output was given
   std::vector<ProfileSummary> profiles;      // traces of profilers that were given, by rank
   std::vector<CaptureSummary> captures;      // packet captures that were given
+  std::optional<ReferenceRun> like;          // none: no run that was right was given
   std::string unrecorded_ranks;  // the note on the first communicator with missing ranks; empty: none has any
 
   std::string unplaced_waits;  // the note on waits for a rank that the hosts' clocks do not show; empty: none
+  std::string unseen_graphs;   // the note on CUDA graphs whose collectives were not seen; empty: none
 
   /// False with findings, or if a benchmark failed. None without any if nothing was judged, ends are unknown, ranks
-  /// were not recorded, or clocks do not show who was waited for: the job's health is then not known.
+  /// were not recorded, clocks do not show who was waited for, or graphs ran collectives unseen: the job's health is
+  /// then not known.
   [[nodiscard]] std::optional<bool> health() const;
 };
 

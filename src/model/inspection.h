@@ -83,6 +83,7 @@ struct InspectedLike {
   int64_t mad_ns = 0;         // median absolute deviation
   int64_t limit_ns = 0;       // a longer transfer is a stall
   int64_t late_limit_ns = 0;  // a longer wait for the last rank is a stall
+  bool by_reference = false;  // count, baseline and limit are those of the run given by --like
 };
 
 struct Inspection {

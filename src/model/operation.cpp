@@ -33,7 +33,8 @@ constexpr std::array<OperationName, kOperationCount> kOperations{{
     {"GROUP", "group"},
 }};
 constexpr std::array<std::string_view, 4> kLibraries{"nccl", "rccl", "mpi", "gloo"};
-constexpr std::array<std::string_view, 6> kCompletions{"open", "call", "profiler", "sync", "network", "unobserved"};
+constexpr std::array<std::string_view, 7> kCompletions{"open",    "call",       "profiler", "sync",
+                                                       "network", "unobserved", "captured"};
 constexpr std::array<std::string_view, 5> kRankSources{"", "init", "environment", "plugin", "derived"};
 
 struct Datatype {

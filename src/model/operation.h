@@ -40,6 +40,7 @@ enum class Completion : uint8_t {
   kSync,        // a later stream, event or device synchronisation returned
   kNetwork,     // the last byte on the rank's sockets
   kUnobserved,  // launched, and its end was not reported: it may have ended long ago
+  kCaptured,    // it did not run, but was captured into a CUDA graph, whose launches run it
 };
 
 /// The origin of a rank number; `kUnknown` means there is none.
@@ -57,7 +58,7 @@ constexpr bool moves_data(Operation op) { return is_collective(op) || is_point_t
 std::string_view to_text(Operation op);
 /// "nccl", "rccl", "mpi", "gloo"
 std::string_view to_text(Library library);
-/// "open", "call", "profiler", "sync", "network", "unobserved"
+/// "open", "call", "profiler", "sync", "network", "unobserved", "captured"
 std::string_view to_text(Completion completion);
 /// "", "init", "environment", "plugin", "derived"
 std::string_view to_text(RankSource source);

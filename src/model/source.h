@@ -45,6 +45,7 @@ class EventSource {
   Result<std::vector<Communicator>> communicators() { return all<Communicator>(); }
   Result<std::vector<Connection>> connections() { return all<Connection>(); }
   Result<std::vector<Competitor>> competitors() { return all<Competitor>(); }
+  Result<std::vector<GraphUse>> graph_uses() { return all<GraphUse>(); }
   Result<std::vector<Stack>> stacks() { return all<Stack>(); }
   Result<std::vector<BenchmarkRun>> benchmark_runs() { return all<BenchmarkRun>(); }
   Result<std::vector<TraceProfile>> trace_profiles() { return all<TraceProfile>(); }

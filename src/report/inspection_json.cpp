@@ -61,6 +61,9 @@ std::string inspection_to_json(const Inspection& inspection) {
                       {"mad_ns", like.mad_ns},
                       {"limit_ns", like.limit_ns},
                       {"late_limit_ns", like.late_limit_ns}};
+  if (like.by_reference) {
+    instance["like"]["by_reference"] = true;
+  }
   instance["parts"] = Json::array();
   for (const InspectedPart& part : inspection.parts) {
     instance["parts"].push_back(to_json(part));

@@ -29,6 +29,13 @@ std::string like_text(const InspectedLike& like) {
   if (like.count == 0) {
     return "no complete instance of its communicator, operation and size";
   }
+  if (like.by_reference) {
+    return fmt::format(
+        "{} instances of its operation, size, ranks and hosts in the run given by --like: usual {}; in this run median "
+        "{}, median absolute deviation {}; a stall over {}",
+        like.count, format_duration(like.usual_ns), format_duration(like.median_ns), format_duration(like.mad_ns),
+        format_duration(like.limit_ns));
+  }
   return fmt::format(
       "{} instances of its communicator, operation and size: usual {}, median {}, median absolute "
       "deviation {}; a stall over {}{}",

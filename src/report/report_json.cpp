@@ -138,6 +138,11 @@ Json to_json(const Finding& finding) {
     json["evidence"].push_back(evidence_to_json(evidence));
   }
   json["remedy"] = finding.remedy;
+  if (finding.like) {
+    json["like"] = {{"usual_ns", finding.like->usual_ns},
+                    {"took_ns", finding.like->took_ns},
+                    {"longest_ns", finding.like->longest_ns}};
+  }
   if (finding.detected_ns) {
     json["detected_ns"] = *finding.detected_ns;
     json["ended_ns"] = finding.ended_ns ? Json(*finding.ended_ns) : Json(nullptr);
@@ -176,6 +181,11 @@ std::string report_to_json(const Report& report) {
                        {"lost_events", report.lost_events}};
   json["judged"] = {
       {"from_ns", report.judged_range.from_ns}, {"to_ns", report.judged_range.to_ns}, {"collectives", report.judged}};
+  if (report.like) {
+    json["like"] = {{"files", report.like->files},           {"nodes", report.like->nodes},
+                    {"ranks", report.like->ranks},           {"collectives", report.like->collectives},
+                    {"comparable", report.like->comparable}, {"not_comparable", report.like->not_comparable}};
+  }
   const bool several = report.attempts.size() > 1;
   if (several) {
     json["attempts"] = Json::array();

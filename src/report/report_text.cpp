@@ -220,6 +220,10 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
         page.paint("Ranks waited for another, and the clocks of the hosts do not show for which:", kBold),
         looked_at(report));
   }
+  if (!report.unseen_graphs.empty() && report.unrecorded_ranks.empty()) {
+    return fmt::format("{} no finding in {} outside of them; see the notes.",
+                       page.paint("What ran inside CUDA graphs was not seen:", kBold), looked_at(report));
+  }
   return fmt::format("{} no stall worth a finding in {}.",
                      report.health()
                          ? page.paint("Healthy:", kGreen)

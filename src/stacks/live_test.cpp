@@ -125,6 +125,28 @@ TEST_P(EachInterpreter, WhatABlockedThreadWaitsFor) {
   }
 }
 
+TEST_P(EachInterpreter, NativeFramesReachTheInterpreter) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "callers are found on x86-64 only";
+#endif
+  const TestProcess process = start("running_threads.py", {"fifo"});
+  ASSERT_TRUE(
+      read_until(process.process.pid(), [](const ProcessStacks& now) { return sleeps_in(now.threads[0], "fifo"); }));
+  Descriptors descriptors(procfs_);
+  const auto stacks = read_process(procfs_, descriptors, process.process.pid(), {.native = true});
+  ::unlink((process.file + ".fifo").c_str());
+  ASSERT_TRUE(stacks);
+  const ThreadStack& thread = *main_thread(*stacks);
+  ASSERT_TRUE(thread.native);
+  EXPECT_EQ(thread.native->problem, "");
+  const auto& frames = thread.native->frames;
+  ASSERT_GE(frames.size(), 2U);
+  EXPECT_THAT(frames[0].file, HasSubstr("libc"));
+  EXPECT_THAT(frames[1].file, HasSubstr("python")) << frames_to_text(frames);
+  ASSERT_TRUE(thread.python);
+  EXPECT_EQ(thread.python->frames.front().function, "fifo");
+}
+
 TEST_P(EachInterpreter, ABusyThreadHoldsTheGil) {
   const TestProcess process = start("running_threads.py", {"busy"});
   for (int i = 0; i < 20; ++i) {

@@ -271,13 +271,44 @@ void find_peers(Descriptors& descriptors, std::span<ProcessStacks* const> proces
   descriptors.find_peers(wanted, pids, most_ns);
 }
 
+void read_native(const Procfs& procfs, std::span<ProcessStacks* const> processes, int64_t most_ns) {
+  NativeStacks reader(procfs, FunctionNameReader::ReadBy::kChild, most_ns);
+  read_native_frames(reader, processes, [](const ThreadStack&) { return true; });
+}
+
 }  // namespace
+
+void read_native_frames(NativeStacks& reader, std::span<ProcessStacks* const> processes,
+                        const std::function<bool(const ThreadStack&)>& wanted) {
+  std::vector<ThreadStack*> threads;
+  for (ProcessStacks* process : processes) {
+    std::vector<NativeStacks::Wanted> asked;
+    for (ThreadStack& thread : process->threads) {
+      if (thread.blocked && wanted(thread)) {
+        const auto& call = thread.blocked->call;
+        asked.push_back({thread.tid, call ? std::optional(call->number) : std::nullopt});
+        threads.push_back(&thread);
+      }
+    }
+    reader.read(process->pid, asked);
+  }
+  std::vector<NativeStack> stacks = reader.take();
+  for (size_t i = 0; i < threads.size() && i < stacks.size(); ++i) {
+    threads[i]->native = std::move(stacks[i]);
+  }
+}
 
 Result<ProcessStacks> read_process(const Procfs& procfs, Descriptors& descriptors, pid_t pid,
                                    const ReadOptions& options) {
   auto process = read_one(procfs, descriptors, pid, options);
-  if (process && options.peers) {
-    ProcessStacks* one = &*process;
+  if (!process) {
+    return process;
+  }
+  ProcessStacks* one = &*process;
+  if (options.native) {
+    read_native(procfs, {&one, 1}, options.native_ns);
+  }
+  if (options.peers) {
     find_peers(descriptors, {&one, 1}, options.peer_search_ns);
   }
   return process;
@@ -295,6 +326,9 @@ std::vector<Result<ProcessStacks>> read_processes(const Procfs& procfs, std::spa
     if (result) {
       read.push_back(&*result);
     }
+  }
+  if (options.native) {
+    read_native(procfs, read, options.native_ns);
   }
   if (options.peers) {
     find_peers(descriptors, read, options.peer_search_ns);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every thread of another process is: its Python frames, and the system call it is blocked in. Reads only through
-// /proc, from outside: the process is not stopped, nothing is written to it, and it may be hostile. Takes some
-// milliseconds for a process with a hundred threads, and never more than BoundedMemory::Bounds and the limits in
+// Where every thread of another process is: its Python and native frames, and the system call it is blocked in. Reads
+// only through /proc, from outside: the process is not stopped, nothing is written to it, and it may be hostile. Takes
+// some milliseconds for a process with a hundred threads, and never more than BoundedMemory::Bounds and the limits in
 // descriptors.cpp allow.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@
 #include "base/result.h"
 #include "stacks/blocked/descriptors.h"
 #include "stacks/blocked/system_calls.h"
+#include "stacks/native/native_frames.h"
 #include "stacks/python/python_threads.h"
 
 namespace stalltrace::stacks {
@@ -38,6 +40,7 @@ struct ThreadStack {
   char state = '?';                    // as in proc(5)
   std::optional<Blocked> blocked;      // nullopt: it runs, or continued while it was read
   std::optional<PythonThread> python;  // nullopt: the interpreter doesn't know the thread
+  std::optional<NativeStack> native;   // nullopt: it runs, or native frames were not asked for
 };
 
 struct ProcessStacks {
@@ -54,6 +57,8 @@ struct ReadOptions {
   bool peers = true;  // search all processes of the host for the other ends of pipes and connections
   int64_t peer_search_ns = Descriptors::kPeerSearchNs;  // maximum time of the search
   BoundedMemory::Bounds bounds{};
+  bool native = false;                // read native frames too
+  int64_t native_ns = 2'000'000'000;  // for those of all processes together; as much again for their names
 };
 
 /// Errors: kNotFound (no such process, or it ended), kNoPrivilege (even its state is unreadable). Where it is not
@@ -64,6 +69,10 @@ Result<ProcessStacks> read_process(const Procfs& procfs, Descriptors& descriptor
 /// The same for several processes with one search for peers; one result each.
 std::vector<Result<ProcessStacks>> read_processes(const Procfs& procfs, std::span<const pid_t> pids,
                                                   const ReadOptions& options = {});
+
+/// Native frames of those of its threads that are blocked or stopped and that are `wanted`.
+void read_native_frames(NativeStacks& reader, std::span<ProcessStacks* const> processes,
+                        const std::function<bool(const ThreadStack&)>& wanted);
 
 /// The main thread, which runs the program. Null only for a process without threads.
 const ThreadStack* main_thread(const ProcessStacks& process);

@@ -27,7 +27,13 @@ std::string to_text(const CallSite& site) { return fmt::format("in {} at {}", si
 
 std::string location_of(const ThreadStack& thread) {
   const std::optional<CallSite> site = call_site_of(thread);
-  return site ? to_text(*site) : describe_wait(thread);
+  if (site) {
+    return to_text(*site);
+  }
+  const std::string native = describe_native_call(thread);
+  return native.empty()                     ? describe_wait(thread)
+         : native.starts_with("called by ") ? fmt::format("{}, {}", describe_wait_briefly(thread), native)
+                                            : "in " + native;
 }
 
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {

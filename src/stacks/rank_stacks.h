@@ -45,7 +45,8 @@ std::optional<CallSite> call_site_of(const ThreadStack& thread);
 /// "in all_reduce at train.py:88"
 std::string to_text(const CallSite& site);
 
-/// The thread's call site as text; without one, the call it is blocked in: "in futex". Printable.
+/// The thread's call site as text; without one, its native call: "in usleep, called by compute_step (train)"; without
+/// that, the call it is blocked in: "in futex". Printable.
 std::string location_of(const ThreadStack& thread);
 
 /// Every job with several ranks among these; processes without a rank are left out.

@@ -67,6 +67,50 @@ TEST(LocationOf, WithoutPythonWhatItWaitsFor) {
   EXPECT_EQ(location_of(thread_at({{"f\x1b[2J", "a\nb.py", 1}})), "in f?[2J at a?b.py:1");
 }
 
+NativeStack native_stack(std::vector<std::pair<std::string, std::string>> frames) {
+  NativeStack stack{.frames = {}, .whole = true, .problem = ""};
+  for (auto& [function, file] : frames) {
+    stack.frames.push_back({std::move(function), std::move(file), std::nullopt, true});
+  }
+  return stack;
+}
+
+constexpr auto kLibc = "/usr/lib/x86_64-linux-gnu/libc.so.6";
+
+TEST(LocationOf, WithoutPythonTheNativeCall) {
+  ThreadStack thread{.tid = 1, .name = "rank", .state = 'S'};
+  thread.blocked = Blocked{.call = SystemCall{.number = SYS_futex}};
+  thread.native = native_stack({{"clock_nanosleep", kLibc}, {"usleep", kLibc}, {"step(int)", "/home/u/train"}});
+  golden::expect_text(location_of(thread));
+  thread.native = native_stack({{"step(int)", "/home/u/train"}});
+  EXPECT_EQ(location_of(thread), "in step(int) (train)");
+  thread.native = native_stack({{"futex_wait", kLibc}, {"c10d::runLoop()", "/usr/lib/libtorch_cpu.so"}});
+  golden::expect_text(location_of(thread));
+  thread.native = native_stack({{"futex_wait", kLibc}});
+  EXPECT_EQ(location_of(thread), "in futex_wait (libc.so.6)");
+  ThreadStack python = thread_at(in_loader());
+  python.native = native_stack({{"read", kLibc}, {"step(int)", "/home/u/train"}});
+  EXPECT_EQ(location_of(python), "in load_batch at data.py:212");
+}
+
+TEST(StacksText, NativeFramesBesidePythonOnes) {
+  RankStacks rank = rank_at(0, in_loader());
+  ThreadStack& main = rank.stacks->threads.front();
+  main.native = native_stack(
+      {{"read", kLibc}, {"os_read", "/usr/bin/python3.11"}, {"_PyEval_EvalFrameDefault", "/usr/bin/python3.11"}});
+  ThreadStack other{.tid = 300, .name = "pt_gloo", .state = 'S'};
+  other.blocked = Blocked{.call = SystemCall{.number = SYS_futex}};
+  other.native = native_stack({{"futex_wait", kLibc}, {"c10d::runLoop()", "/usr/lib/libtorch_cpu.so"}});
+  rank.stacks->threads.push_back(other);
+  const std::string text = stacks_text(std::vector<RankStacks>{rank});
+  golden::expect_text(text);
+  const auto json = stacks_json(std::vector<RankStacks>{rank});
+  const auto& native = json["processes"][0]["threads"][0]["native"];
+  EXPECT_EQ(native["frames"].size(), 3U);
+  EXPECT_EQ(native["frames"][1]["function"], "os_read");
+  EXPECT_TRUE(native["whole"].get<bool>());
+}
+
 TEST(CallSiteOf, NamesTheCalledFunctionAndTheProgramsOwnLine) {
   EXPECT_EQ(call_site_of(thread_at(in_all_reduce())), (CallSite{"all_reduce", "train.py:88"}));
   EXPECT_EQ(call_site_of(thread_at({{"main.<locals>.b", "job.py", std::nullopt}})), (CallSite{"b", "job.py"}));

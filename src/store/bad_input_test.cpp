@@ -155,6 +155,7 @@ TEST_F(BadInput, OlderRecordingLacksColumnsAndTables) {
   must(source->proxy_steps({}, [](const ProxyStep&) { FAIL(); }));
   EXPECT_TRUE(must(source->benchmark_runs()).empty());
   EXPECT_TRUE(must(source->competitors()).empty());
+  EXPECT_TRUE(must(source->graph_uses()).empty());
   EXPECT_TRUE(bytes_of(path) == before);
 }
 

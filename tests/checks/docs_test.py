@@ -89,7 +89,7 @@ class Documents(Case):
         def named_in(text):
             return set(re.findall(r"`([a-z_0-9]+)(?:\[\])?`", text))
 
-        verdicts = {"right", "abstained", "wrong", "costless", "failed"}
+        verdicts = {"right", "abstained", "wrong", "costless", "job_failed"}
         self.assertEqual(named_in(lines) - verdicts, written_by("result.cpp"))
         self.assertEqual(named_in(sums), written_by("table.cpp"))
 

@@ -32,6 +32,7 @@ PAGES = {
         "src/capture/python/late_watch.h",
         "src/capture/python/stack_reader.h",
         "src/capture/decode/competitors.h",
+        "src/capture/decode/collective/captured_streams.h",
     ),
     "docs/security.md": (
         "src/capture/python/late_watch.h",

@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace preflight`: settings of this process or another one, and reports of several nodes compared."""
+"""`stalltrace preflight`: settings of this process or another one, reports of several nodes compared, tests by servers."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
+import urllib.error
+import urllib.request
 
+import recordings
+from job import wait_until
 from processes import free_port
+from servers import Served
 from stalltrace import FAILED, PROGRAM, USAGE, Case, run
 
 PREFLIGHT_FAILED = 4
+TOKEN = "0123456789abcdef"
+SECRET = "a" * 32 + "b" * 32
 
 
 class Preflight(Case):
@@ -87,3 +96,107 @@ class Preflight(Case):
         self.refused(run("preflight", self.folder / "none.json"), FAILED, "none.json")
         self.refused(run("preflight", "--pid", "1", report), USAGE, "--pid")
         self.refused(run("preflight", "--pid", "999999999"), FAILED, "999999999")
+
+
+class ByServers(Case):
+    """`preflight --nodes`. Two servers on this host are two ranks of one node: no pair is tested (tests/jobs has virtual nodes)."""
+
+    def setUp(self):
+        super().setUp()
+        self.recording = recordings.make(self.folder / "a.db")
+        self.token = self.folder / "token"
+        self.token.write_text(TOKEN + "\n")
+        self.token.chmod(0o600)
+
+    def serve(self, number, *words):
+        """Its address."""
+        served = Served(self.recording, "--listen", f"127.0.0.{number}:0", "--token-file", self.token, *words)
+        self.addCleanup(served.close)
+        return f"127.0.0.{number}:{served.port}"
+
+    def preflight(self, nodes, *words):
+        return run("preflight", "--nodes", ",".join(nodes), "--token-file", self.token, "--port", free_port(), "--test-time", "100ms",
+                   *words)
+
+    def post(self, address, body, token=TOKEN):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        request = urllib.request.Request(f"http://{address}/v1/preflight", json.dumps(body).encode(), headers)
+        return urllib.request.urlopen(request, timeout=10)
+
+    def status(self, *request, **options):
+        try:
+            with self.post(*request, **options) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def rank_1(self, port, **changes):
+        return {"ask": "tests", "rank": 1, "ranks": 2, "secret": SECRET, "masters": ["127.0.0.1"], "port": port, "wait_ms": 8000,
+                "limit_ms": 20000, "rounds": 1, "test_ms": 100, "test_bytes": 1000000, "max_mbit": 0, **changes}
+
+    def test_servers_make_the_tests_and_a_node_that_is_down_fails(self):
+        nodes = [self.serve(number, "--allow-preflight") for number in (2, 3)]
+        down = f"127.0.0.4:{free_port()}"
+        result = self.preflight([nodes[0], down, nodes[1]], "--json")
+        self.assertEqual(result.returncode, PREFLIGHT_FAILED, result.stderr)
+        self.assert_says("preflight_announces", result.stderr)
+        report = json.loads(result.stdout)
+        self.assertTrue(report["failed"])
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1])
+        self.assertIn(report["ranks"][1]["barrier_rounds"], range(1, 201))
+        self.assertEqual((len(report["nodes"]), report["pairs"]), (1, []))
+        missing, = [check for check in report["checks"] if check["check"] == "launch"]
+        self.assertEqual(missing["outcome"], "failed")
+        self.assertIn(down, missing["detail"])
+        self.assertIn("refused", missing["detail"])
+        strict = self.preflight([*nodes, down], "--require-all")
+        self.assertEqual((strict.returncode, strict.stdout), (FAILED, ""))
+        self.assertIn(down, strict.stderr)
+        again = self.preflight(nodes)  # they are free again
+        self.assertNotIn("launch", again.stdout)
+        self.assertIn("barrier", again.stdout)
+
+    def test_what_is_needed_on_both_sides(self):
+        self.refused(run("serve", self.recording, "--listen", "127.0.0.2:0", "--allow-preflight", environment={"STALLTRACE_TOKEN": ""}),
+                     USAGE, "--token-file")
+        reads_only = self.serve(2)
+        self.assertEqual(self.status(reads_only, {"ask": "ready"}), 403)
+        self.refused(self.preflight([reads_only]), FAILED, reads_only)
+        allows = self.serve(3, "--allow-preflight")
+        self.assertEqual(self.status(allows, {"ask": "ready"}), 200)
+        self.assertEqual(self.status(allows, {"ask": "ready"}, token=None), 401)
+        self.assertEqual(self.status(allows, {"ask": "ready"}, token="x" * 16), 401)
+        self.assertEqual(self.status(allows, self.rank_1(0)), 400)
+        self.assertEqual(self.status(allows, self.rank_1(7702, masters=["localhost"])), 400)
+        self.refused(run("preflight", "--nodes", allows, "--network"), USAGE, "--network")
+        self.refused(run("preflight", "--nodes", allows, "--pid", "1"), USAGE, "--pid")
+
+    def test_one_at_a_time_and_a_client_that_leaves_ends_the_tests(self):
+        address = self.serve(2, "--allow-preflight")
+        with self.post(address, self.rank_1(free_port(), wait_ms=60000, limit_ms=60000)):  # nothing listens there: it goes on trying
+            self.assertEqual(self.status(address, {"ask": "ready"}), 409)
+            self.assertEqual(self.status(address, self.rank_1(free_port())), 409)
+        wait_until(lambda: self.status(address, {"ask": "ready"}) == 200, "the end of the tests", 20)
+
+    def test_the_time_for_all_ends_the_tests(self):
+        address = self.serve(2, "--allow-preflight")
+        with self.post(address, self.rank_1(free_port(), limit_ms=300)) as answer:
+            last = json.loads(answer.read().splitlines()[-1])
+        self.assertIn("300 ms", last["error"])
+        self.assertEqual(self.status(address, {"ask": "ready"}), 200)
+
+    def test_another_program_at_rank_0s_port_has_no_order_followed(self):
+        address = self.serve(2, "--allow-preflight")
+        with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener, \
+                self.post(address, self.rank_1(listener.getsockname()[1])) as answer:
+            listener.settimeout(10)
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rw") as lines:
+                hello = json.loads(lines.readline())
+                self.assertEqual(hello["admission"], SECRET[:32])
+                self.assertNotIn(SECRET[32:], json.dumps(hello))
+                lines.write(json.dumps({"order": "respond"}) + "\n")
+                lines.flush()
+                self.assertEqual(lines.readline(), "")
+            last = json.loads(answer.read().splitlines()[-1])
+        self.assertIn("secret", last["error"])

@@ -3,6 +3,7 @@
 
 import json
 
+from servers import SimulatedNodes
 from stalltrace import DONE, FAILED, FINDINGS, USAGE, Case, run
 
 STEPS = ("--steps", 40)
@@ -38,6 +39,55 @@ class Simulate(Case):
         self.assertEqual((finding["cause"], finding["culprit"]["rank"]), ("slow_device", 5))
         self.assertLess(fault["from_ns"], finding["window"]["to_ns"])
         self.refused(run("lab", "simulate", "--out", self.folder / "job"), FAILED, "node0.db")
+
+    def test_a_fault_of_the_whole_run(self):
+        """It is its own baseline, and found beside a run that was right. A healthy run beside another gives nothing."""
+        runs = {}
+        for name, ranks, words in (("right", 2, ()), ("healthy", 2, ("--seed", 7)), ("other", 1, ()),
+                                   ("slow", 2, ("--seed", 7, "--fault", "slow_link:node=2,factor=4,from=0"))):
+            runs[name] = self.folder / name
+            self.done(run("lab", "simulate", "--out", runs[name], "--nodes", 4, "--ranks-per-node", ranks, *STEPS, "--plugin", *words))
+        slow = sorted(runs["slow"].glob("node*.db"))
+        self.assertNotIn("like", self.explain(slow, DONE))
+        report = self.explain(["--like", runs["right"], *slow], FINDINGS)
+        finding = report["findings"][0]
+        self.assertEqual((finding["cause"], finding["link"]["src_rank"], finding["link"]["dst_rank"]), ("slow_link", 5, 6))
+        self.assertGreater(finding["like"]["took_ns"], 3 * finding["like"]["usual_ns"])
+        self.assertEqual((report["like"]["ranks"], report["like"]["not_comparable"]), (8, 0))
+        self.assertEqual(report["like"]["files"], [str(path) for path in sorted(runs["right"].glob("node*.db"))])
+        self.assert_says("slower than in another run", self.done(run("explain", *slow, "--like", runs["right"])))
+        healthy = self.explain(["--like", runs["right"], *sorted(runs["healthy"].glob("node*.db"))], DONE)
+        self.assertGreater(healthy["like"]["comparable"], 0)
+        incomparable = self.explain(["--like", runs["other"], *slow], DONE)
+        self.assertEqual(incomparable["like"]["comparable"], 0)
+        self.assert_says("a run is not comparable", "\n".join(incomparable["notes"]))
+
+    def test_a_run_to_compare_with_that_is_none(self):
+        recordings, _ = self.simulate("--nodes", 1, "--ranks-per-node", 2)
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refused(run("explain", *recordings, "--like", empty), FAILED, str(empty))
+        self.refused(run("explain", *recordings, "--like", self.folder / "none.db"), FAILED, "none.db")
+        self.refused(run("explain", *recordings, "--like", ""), USAGE, "--like")
+
+    def test_clocks_that_are_ahead_and_drift(self):
+        """What is found is what right clocks show, of files and of nodes, which answer with the same clocks."""
+        words = ("--nodes", 3, "--ranks-per-node", 2, *STEPS, "--plugin", "--fault", "late_rank:rank=3,ms=80,from=10")
+        nodes = SimulatedNodes(self.folder / "skewed", *words, faults={1: "skewed:5s,50ppm", 2: "skewed:-5s,-50ppm"})
+        self.addCleanup(nodes.close)
+        truth = json.loads((self.folder / "skewed/truth.json").read_text())
+        clocks = {node["node"]: (node["clock"]["error_ns"], round(node["clock"]["drift_ppm"])) for node in truth["nodes"]}
+        self.assertEqual(clocks, {"node0": (0, 0), "node1": (5_000_000_000, 50), "node2": (-5_000_000_000, -50)})
+        rows = json.loads(self.done(run("nodes", "--nodes", nodes.list, "--format", "json")))
+        for row, ahead_ms in zip(rows, (0, 5000, -5000), strict=True):
+            self.assertAlmostEqual(row["clock_ms"] - rows[0]["clock_ms"], ahead_ms,
+                                   delta=20 + row["clock_error_ms"] + rows[0]["clock_error_ms"])
+        here = self.explain([nodes.file(node) for node in range(3)], FINDINGS)
+        there = json.loads(self.done(run("explain", "--nodes", nodes.list, "--json")))
+        for report in (here, there):
+            self.assertEqual([(one["cause"], one["culprit"]["rank"]) for one in report["findings"]], [("late_rank", 3)])
+        wrong = ("--serve", "--node-fault", "1=skewed:5s")
+        self.refused(run("lab", "simulate", "--out", self.folder / "none", *wrong), USAGE, "skewed:5s,50ppm")
 
     def test_what_cannot_be(self):
         out = ("--out", self.folder / "none")

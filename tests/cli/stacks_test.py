@@ -79,12 +79,23 @@ class Stacks(Case):
     def test_what_can_not_be_read(self):
         self.refused(run("stacks", "--pid", 0x3ffffffe), FAILED, "no such process", "ps -e")
         self.refused(run("stacks", "--pid", "x"), USAGE, "--pid")
-        sleep = self.start("sleep", "100")
-        self.refused(run("stacks", "--pid", sleep), FAILED, f"process {sleep} (sleep) is not Python", "gdb -p")
         ended = subprocess.Popen(["true"])
         self.addCleanup(ended.wait)
         time.sleep(0.3)
         self.refused(run("stacks", "--pid", ended.pid), FAILED, f"process {ended.pid} has ended")
+
+    def test_a_process_that_is_not_python(self):
+        sleep = self.start("sleep", "100")
+        text = self.done(run("stacks", "--pid", sleep))
+        self.assertRegex(text, rf"^pid {sleep}: sleep 100\n  thread {sleep} \"sleep\": in \w*nanosleep\n    \S+ \(/\S+\), native\n")
+        process, = json.loads(self.done(run("stacks", "--pid", sleep, "--json")))["processes"]
+        thread, = process["threads"]
+        self.assertIsNone(thread["python"])
+        self.assertEqual(thread["native"]["problem"], "")
+        self.assertRegex(thread["native"]["frames"][0]["file"], r"/libc[.-]")
+        if os.uname().machine == "x86_64":
+            files = [os.path.basename(frame["file"]) for frame in thread["native"]["frames"]]
+            self.assertIn(os.path.basename(os.path.realpath("/proc/%d/exe" % sleep)), files, "who called libc")
 
     def test_another_users_process(self):
         self.need_root()

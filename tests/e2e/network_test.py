@@ -18,7 +18,7 @@ class Network(Case):
         first, *others = lab.findings
         self.assertEqual(first["cause"], lab.truth["faults"][0]["cause"], reported)
         # Stall time that stays unknown is small compared with the fault. Four ranks share the test machine's few cores,
-        # whose cost is smaller still, and within the kernel's own account.
+        # whose cost is smaller still, and within the kernel's own account: docs/accuracy.md, "Where tests are milder".
         for finding in others:
             if finding["cause"] == "cpu_contention":
                 self.assertLess(finding["stall_ms"], 0.1 * first["stall_ms"], reported)
@@ -35,7 +35,7 @@ class Network(Case):
     def test_a_node_that_is_cut_off(self):
         finding, reported = self.explain("partition:rank=2,direction=both")
         self.assertEqual(finding["culprit"]["rank"], 2, reported)
-        self.assertIn(finding["severity"], ("critical", "high"))  # it may heal when the fault is undone at the end
+        self.assertIn(finding["severity"], ("critical", "high"))  # undone at the end, when it may heal: docs/accuracy.md
 
     def test_a_link_that_is_cut(self):
         self.assert_link(*self.explain("partition:rank=2,peer=1,direction=link"), 1, 2)

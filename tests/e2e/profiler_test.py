@@ -172,7 +172,7 @@ class GpuCheck(Case):
         failed = {what for what, verdict in verdicts.items() if verdict == "FAILED"}
         self.assertEqual(result.returncode, 1 if failed else 0, result.stdout + result.stderr)
         # A busy machine wakes the ranks late, and their own clocks with them; profiler files do not show the activity
-        # of a late rank.
+        # of a late rank: docs/accuracy.md, "Where tests are milder".
         busy = {"plugin: true durations", "tracer: true durations", "plugin: the late rank is found"}
         self.assertLessEqual(failed, busy, result.stdout)
 

@@ -4,6 +4,8 @@
 import json
 import subprocess
 
+import recordings
+from servers import Served
 from stalltrace import PROGRAM, Case, run
 
 NODES = 3
@@ -92,3 +94,32 @@ class Preflight(Case):
         self.done(run("lab", "fault", "packet_loss:rank=2,percent=2"))
         code, found = self.launch_checks("--rounds", "1", test_time="2s")  # of nodes 1 and 2; the verdict needs 20 losses
         self.assertTrue([one for one in found if one[0] == "retransmits" and one[2] == "failed" and "node2" in one[1]], found)
+
+    def test_servers_find_a_fault_without_a_launch(self):
+        token = self.folder / "token"
+        token.write_text("0123456789abcdef\n")
+        token.chmod(0o600)
+        recording = recordings.make(self.folder / "a.db")
+        fingerprints = []
+        for node in range(NODES):
+            served = Served(recording, "--listen", f"10.77.0.{node + 1}:7700", "--token-file", token, "--allow-preflight", lines=2,
+                            prefix=["ip", "netns", "exec", f"stalltrace-node{node}", "env", f"STALLTRACE_NODE=node{node}"])
+            self.addCleanup(served.close)
+            fingerprints += ["--tls-fingerprint", served.lines[1].split()[-1]]
+
+        def preflight():
+            result = run("preflight", "--nodes", "10.77.0.1,10.77.0.2,10.77.0.3", "--token-file", token, *fingerprints, "--json",
+                         prefix=["ip", "netns", "exec", "stalltrace-node0"])
+            self.assertTrue(result.stdout, result.stderr)
+            return result.returncode, json.loads(result.stdout)
+
+        code, report = preflight()
+        self.assertEqual((code, report["failed"]), (0, False), report["checks"])
+        self.assertEqual([node["name"] for node in report["nodes"]], ["node0", "node1", "node2"])
+        self.assertEqual({pair["reach"] for pair in report["pairs"]}, {"reached"})
+        self.assertEqual(len(report["pairs"]), NODES * (NODES - 1))
+        self.rules("meta length > 1300 drop")
+        code, report = preflight()
+        self.assertEqual(code, 4)
+        self.assertIn(("path_mtu", "all 2 links to node2", "failed"),
+                      {(check["check"], check["subject"], check["outcome"]) for check in report["checks"]})

@@ -78,9 +78,12 @@ class Campaign {
     ST_ASSIGN(const std::string text, read_file(log_path()));
     std::string whole;
     for (const std::string_view line : split(text, '\n')) {
-      if (auto result = draw_result_from_json(line)) {
+      auto result = draw_result_from_json(line);
+      if (result) {
         whole += std::string(line) + "\n";
         results_.insert_or_assign(result->draw.number, std::move(*result));
+      } else if (result.error().kind == ErrorKind::kUnsupported) {
+        return fail(options_.out_dir + " holds draws that another version scored by other rules", "give another --out");
       }
     }
     return write_file(log_path(), whole);
@@ -106,7 +109,8 @@ class Campaign {
     return {};
   }
 
-  /// Any failure of the run is its result; only an interruption is an error.
+  /// Any failure of the run is its result; only an interruption is an error. Who is to blame for a failure is seen
+  /// without the tracer.
   Result<DrawResult> run_draw(Draw next) {
     DrawResult result;
     result.draw = std::move(next);
@@ -114,7 +118,7 @@ class Campaign {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
     const int64_t start_ns = monotonic_now_ns();
-    Status status = run_lab(result.draw, folder);
+    Status status = run_lab(result.draw, folder, Agents::kTrace);
     if (!status && status.error().kind == ErrorKind::kInterrupted) {
       return std::unexpected(std::move(status.error()));
     }
@@ -124,6 +128,8 @@ class Campaign {
     if (!status) {
       result.problem = status.error().what;
       result.score = {};
+      ST_ASSIGN(const bool works, works_untraced(result.draw, folder + "-untraced"));
+      result.score.verdict = works ? DrawVerdict::kWrong : DrawVerdict::kJobFailed;
     } else if (result.score.verdict == DrawVerdict::kRight && !options_.keep) {
       remove_recordings(folder);
     }
@@ -131,10 +137,24 @@ class Campaign {
     return result;
   }
 
-  Status run_lab(const Draw& next, const std::string& folder) {
+  /// Whether the same draw does what it should without agents.
+  Result<bool> works_untraced(const Draw& next, const std::string& folder) {
+    std::error_code ignored;
+    fs::remove_all(folder, ignored);
+    Status status = run_lab(next, folder, Agents::kNone);
+    if (!status && status.error().kind == ErrorKind::kInterrupted) {
+      return std::unexpected(std::move(status.error()));
+    }
+    return status && read_outcome(folder, next.kind).has_value();
+  }
+
+  enum class Agents : uint8_t { kNone, kTrace };
+  Status run_lab(const Draw& next, const std::string& folder, Agents agents) {
     SpawnOptions spawn;
     spawn.argv = {options_.program, "lab", "run", "--out", folder};
-    if (options_.live) {
+    if (agents == Agents::kNone) {
+      spawn.argv.emplace_back("--no-trace");
+    } else if (options_.live) {
       spawn.argv.emplace_back("--live");
     }
     spawn.argv.insert(spawn.argv.end(), next.arguments.begin(), next.arguments.end());
@@ -189,18 +209,23 @@ class Campaign {
     return last;
   }
 
-  Status judge(const std::string& folder, DrawResult& result) const {
+  /// An error if the job did not do what the draw asks for: all faults take effect, and a job without any completes.
+  static Result<TruthRead> read_outcome(const std::string& folder, DrawKind kind) {
     ST_ASSIGN(const std::string truth_text, read_file(folder + "/truth.json"));
-    ST_ASSIGN(const TruthRead truth, read_truth(truth_text));
-    ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
-    ST_ASSIGN(const std::vector<ReportedFault> reported, read_findings(findings_text));
-    const bool wants_fault = result.draw.kind != DrawKind::kHealthy && result.draw.kind != DrawKind::kNotFault;
-    if (wants_fault && truth.faults.empty()) {
+    ST_ASSIGN(TruthRead truth, read_truth(truth_text));
+    if (injects(kind) && (truth.faults.empty() || truth.faults.size() < truth.planned)) {
       return fail("the run ended before its fault");
     }
-    if (!wants_fault && !truth.completed) {
+    if (!injects(kind) && !truth.completed) {
       return fail("the job did not complete: " + last_line(folder + ".log"));
     }
+    return truth;
+  }
+
+  Status judge(const std::string& folder, DrawResult& result) const {
+    ST_ASSIGN(const TruthRead truth, read_outcome(folder, result.draw.kind));
+    ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
+    ST_ASSIGN(const std::vector<ReportedFault> reported, read_findings(findings_text));
     std::optional<double> cost_ms;
     if (truth.faults.size() == 1) {
       const std::vector<StepTime> steps = read_steps(read_file(folder + "/rank0.steps.jsonl").value_or(""));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs draws one after the other, each in its own process (`stalltrace lab run`), scores it and writes its line before
-// the next begins. A failed draw is a result like any other.
+// the next begins. A failed draw is a result like any other: it is run again without agents, to see whether the job
+// alone fails as well.
 #pragma once
 
 #include <cstdint>

@@ -32,6 +32,13 @@ class Campaigns : public testing::Test {
     std::ofstream(path) << "#!/bin/sh\nOUT=$4\nmkdir -p $OUT\necho ran >> " << folder_ << "/runs\n" << body << "\n";
     ::chmod(path.c_str(), 0755);
   }
+  /// Makes a program that fails with agents and, if `alone`, works without.
+  void fail_traced(bool alone) {
+    be(std::string("case \"$*\" in *--no-trace*)\n") +
+       (alone ? "echo '{\"run\":{\"ended_ns\":9,\"completed\":true},\"faults\":[]}' > $OUT/truth.json; exit 0"
+              : "echo alone as well >&2; exit 1") +
+       ";;\nesac\necho one >&2; echo 'stalltrace: no room; make some' >&2; exit 1");
+  }
   /// A healthy run without findings, with its recording.
   void be_healthy() {
     be(R"(echo '{"run":{"ended_ns":9,"completed":true},"faults":[]}' > $OUT/truth.json
@@ -79,15 +86,54 @@ TEST_F(Campaigns, GoOnWhereTheyWereEnded) {
   EXPECT_EQ(std::ranges::count(log, '\n'), 3);
 }
 
-TEST_F(Campaigns, ADrawThatFailsIsAResult) {
-  be("echo one >&2; echo 'stalltrace: no room; make some' >&2; exit 1");
-  const auto results = run_campaign(options(2));
+TEST_F(Campaigns, ARunThatFailsOnlyWithAgentsIsWrong) {
+  fail_traced(true);
+  const auto results = run_campaign(options(1));
   ASSERT_TRUE(results) << results.error().what;
-  EXPECT_EQ(results->at(1).score.verdict, DrawVerdict::kFailed);
-  golden::expect_text(results->at(1).problem);
+  EXPECT_EQ(results->at(0).score.verdict, DrawVerdict::kWrong);
+  golden::expect_text(results->at(0).problem);
+  EXPECT_EQ(runs(), 2) << "with agents and without";
+}
+
+TEST_F(Campaigns, AJobThatFailsAloneIsNobodysFault) {
+  fail_traced(false);
+  const auto results = run_campaign(options(1));
+  ASSERT_TRUE(results) << results.error().what;
+  EXPECT_EQ(results->at(0).score.verdict, DrawVerdict::kJobFailed);
+  golden::expect_text(results->at(0).problem);
+}
+
+TEST_F(Campaigns, ARunThatLeavesNothingIsAResult) {
   be("exit 0");
-  CampaignOptions more = options(3);
-  golden::expect_text(run_campaign(more)->at(2).problem, {{more.out_dir, "OUT"}});
+  const CampaignOptions one = options(1);
+  const auto results = run_campaign(one);
+  ASSERT_TRUE(results) << results.error().what;
+  golden::expect_text(results->at(0).problem, {{one.out_dir, "OUT"}});
+}
+
+TEST_F(Campaigns, AHealthyJobThatDoesNotEndIsWrongUnlessItDoesNotEndAlone) {
+  const std::string truth = R"(echo '{"run":{"ended_ns":9,"completed":COMPLETED},"faults":[]}' > $OUT/truth.json
+echo '{"findings":[]}' > $OUT/findings.json)";
+  const auto with = [&](const std::string& completed) {
+    std::string text = truth;
+    return text.replace(text.find("COMPLETED"), 9, completed);
+  };
+  be("case \"$*\" in *--no-trace*)\n" + with("true") + "\n;;\n*)\n" + with("false") + "\n;;\nesac");
+  EXPECT_EQ(run_campaign(options(1))->at(0).score.verdict, DrawVerdict::kWrong);
+  be(with("false"));
+  EXPECT_EQ(run_campaign(options(2))->at(1).score.verdict, DrawVerdict::kJobFailed);
+}
+
+TEST_F(Campaigns, DrawsOfOtherRulesAreNotContinued) {
+  be_healthy();
+  fs::create_directories(folder_ + "/out");
+  std::ofstream(folder_ + "/out/draws.jsonl") << R"({"draw":0,"setting":"healthy","verdict":"right"})"
+                                              << "\n";
+  const CampaignOptions one = options(1);
+  const auto results = run_campaign(one);
+  ASSERT_FALSE(results);
+  golden::expect_text(results.error().what, {{one.out_dir, "OUT"}});
+  EXPECT_TRUE(read_file(folder_ + "/out/draws.jsonl")->contains("healthy")) << "they are kept";
 }
 
 TEST_F(Campaigns, AnotherCampaignsFolderIsRefused) {

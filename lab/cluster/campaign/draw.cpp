@@ -104,7 +104,8 @@ std::vector<std::string> arguments_of(const DrawSetting& setting, const std::str
 }  // namespace
 
 std::string_view to_text(DrawKind kind) {
-  static constexpr std::array<std::string_view, 5> kTexts = {"healthy", "not a fault", "loud", "quiet", "combined"};
+  static constexpr std::array<std::string_view, 6> kTexts = {"healthy", "not a fault", "loud",
+                                                             "quiet",   "combined",    "outside the catalogue"};
   return kTexts[static_cast<size_t>(kind)];
 }
 

@@ -15,15 +15,18 @@ namespace stalltrace::lab {
 
 /// The expected result of a setting, which decides the rate that it counts for.
 enum class DrawKind : uint8_t {
-  kHealthy,   // nothing was done: no finding
-  kNotFault,  // normal behaviour that resembles a fault: no finding
-  kLoud,      // every fault is named, with its location
-  kQuiet,     // as loud, but it may stay unreported
-  kCombined,  // two faults at once, masked, intermittent, during warm-up: as loud
+  kHealthy,       // nothing was done: no finding
+  kNotFault,      // normal behaviour that resembles a fault: no finding
+  kLoud,          // every fault is named, with its location
+  kQuiet,         // as loud, but it may stay unreported
+  kCombined,      // two faults at once, masked, intermittent, during warm-up: as loud
+  kUncatalogued,  // a disturbance that no cause describes: `unknown`, or no finding
 };
 std::string_view to_text(DrawKind kind);
-inline constexpr DrawKind kDrawKinds[] = {DrawKind::kHealthy, DrawKind::kNotFault, DrawKind::kLoud, DrawKind::kQuiet,
-                                          DrawKind::kCombined};
+inline constexpr DrawKind kDrawKinds[] = {DrawKind::kHealthy, DrawKind::kNotFault, DrawKind::kLoud,
+                                          DrawKind::kQuiet,   DrawKind::kCombined, DrawKind::kUncatalogued};
+/// Whether something is injected that is to take effect.
+inline bool injects(DrawKind kind) { return kind != DrawKind::kHealthy && kind != DrawKind::kNotFault; }
 
 /// Placeholders in texts: {a}, {b} two different ranks; {before} the rank before a; {other} a rank that is not 0;
 /// {start} and {duration} a time and a length.

@@ -19,14 +19,21 @@ std::optional<double> read_number(const Json& json) {
 Json fault_json(const FaultScore& fault) {
   return {{"cause", fault.cause},
           {"reported", fault.reported},
+          {"findings", fault.findings},
           {"latency_ms", number(fault.latency_ms)},
           {"cost_ms", number(fault.cost_ms)},
+          {"cost_share", number(fault.cost_share)},
           {"reported_ms", number(fault.reported_ms)}};
 }
 
 FaultScore read_fault(const Json& json) {
-  return {json.at("cause").get<std::string>(), json.at("reported").get<std::string>(),
-          read_number(json.at("latency_ms")), read_number(json.at("cost_ms")), read_number(json.at("reported_ms"))};
+  return {.cause = json.at("cause").get<std::string>(),
+          .reported = json.at("reported").get<std::string>(),
+          .findings = json.at("findings").get<int64_t>(),
+          .latency_ms = read_number(json.at("latency_ms")),
+          .cost_ms = read_number(json.at("cost_ms")),
+          .cost_share = read_number(json.at("cost_share")),
+          .reported_ms = read_number(json.at("reported_ms"))};
 }
 
 DrawKind read_kind(const std::string& text) {
@@ -41,12 +48,17 @@ DrawResult read_result(const Json& json) {
   result.draw.kind = read_kind(json.at("kind").get<std::string>());
   result.draw.workload = json.at("workload").get<std::string>();
   result.draw.arguments = json.at("arguments").get<std::vector<std::string>>();
-  result.score.verdict = verdict_from_text(json.at("verdict").get<std::string>()).value_or(DrawVerdict::kFailed);
+  result.score.verdict = verdict_from_text(json.at("verdict").get<std::string>()).value_or(DrawVerdict::kJobFailed);
   for (const Json& fault : json.at("faults")) {
     result.score.faults.push_back(read_fault(fault));
   }
   result.score.false_causes = json.at("false").get<std::vector<std::string>>();
   result.score.live_false = json.at("live_false").get<std::vector<std::string>>();
+  result.score.blames_innocent = json.at("blames_innocent").get<bool>();
+  result.score.waiting = json.at("waiting").get<int64_t>();
+  for (const Json& assertion : json.at("assertions")) {
+    result.score.assertions.push_back({assertion.at("confidence").get<double>(), assertion.at("correct").get<bool>()});
+  }
   result.problem = json.at("problem").get<std::string>();
   result.seconds = json.at("seconds").get<double>();
   return result;
@@ -59,7 +71,12 @@ std::string to_json_line(const DrawResult& result) {
   for (const FaultScore& fault : result.score.faults) {
     faults.push_back(fault_json(fault));
   }
+  Json assertions = Json::array();
+  for (const Assertion& assertion : result.score.assertions) {
+    assertions.push_back({{"confidence", assertion.confidence}, {"correct", assertion.correct}});
+  }
   const Json json = {{"draw", result.draw.number},
+                     {"rules", kScoringRules},
                      {"setting", result.draw.setting},
                      {"kind", to_text(result.draw.kind)},
                      {"workload", result.draw.workload},
@@ -67,6 +84,9 @@ std::string to_json_line(const DrawResult& result) {
                      {"faults", faults},
                      {"false", result.score.false_causes},
                      {"live_false", result.score.live_false},
+                     {"blames_innocent", result.score.blames_innocent},
+                     {"waiting", result.score.waiting},
+                     {"assertions", assertions},
                      {"problem", result.problem},
                      {"seconds", result.seconds},
                      {"arguments", result.draw.arguments}};
@@ -75,7 +95,12 @@ std::string to_json_line(const DrawResult& result) {
 
 Result<DrawResult> draw_result_from_json(std::string_view line) {
   try {
-    return read_result(Json::parse(line));
+    const Json json = Json::parse(line);
+    (void)json.at("draw").get<int64_t>();
+    if (json.value("rules", 1) != kScoringRules) {
+      return fail("a line of draws.jsonl that was scored by other rules", {}, ErrorKind::kUnsupported);
+    }
+    return read_result(json);
   } catch (const Json::exception& error) {
     return fail(std::string("a line of draws.jsonl: ") + error.what(), {}, ErrorKind::kCorrupt);
   }

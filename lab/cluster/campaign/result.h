@@ -15,13 +15,13 @@ namespace stalltrace::lab {
 struct DrawResult {
   Draw draw;
   DrawScore score;
-  std::string problem;  // why it failed; empty otherwise
+  std::string problem;  // why the run failed, of a draw that is wrong or job_failed by that; empty otherwise
   double seconds = 0;   // time of the run and its explanation
 };
 
 /// One line, without its end. docs/lab.md.
 std::string to_json_line(const DrawResult& result);
-/// ErrorKind::kCorrupt when it is not such a line.
+/// ErrorKind::kCorrupt when it is not such a line, kUnsupported when it was scored by other rules than these.
 Result<DrawResult> draw_result_from_json(std::string_view line);
 
 }  // namespace stalltrace::lab

@@ -3,16 +3,18 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
-
-#include "base/clock.h"
+#include <tuple>
+#include <utility>
 
 namespace stalltrace::lab {
 namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array<std::string_view, 5> kVerdicts = {"right", "abstained", "wrong", "costless", "failed"};
+constexpr std::array<std::string_view, kDrawVerdicts> kVerdicts = {"right", "abstained", "wrong", "costless",
+                                                                   "job_failed"};
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
 
@@ -49,13 +51,45 @@ std::optional<FaultLink> read_link(const Json& json) {
   return src && dst ? std::optional(FaultLink{*src, *dst}) : std::nullopt;
 }
 
-TrueFault read_fault(const Json& json) {
+bool has(const std::vector<int>& ranks, int rank) { return std::ranges::find(ranks, rank) != ranks.end(); }
+
+/// A node's ranks, by its name.
+using NodeRanks = std::map<std::string, std::vector<int>, std::less<>>;
+
+NodeRanks read_nodes(const Json& root) {
+  NodeRanks nodes;
+  for (const Json& node : root.value("nodes", Json::array())) {
+    nodes[node.at("node").get<std::string>()].push_back(node.at("rank").get<int>());
+  }
+  return nodes;
+}
+
+/// The name and the ranks of a rank's node; without a name, the rank alone.
+std::pair<std::string, std::vector<int>> node_of(int rank, const NodeRanks& nodes) {
+  for (const auto& [name, ranks] : nodes) {
+    if (has(ranks, rank)) {
+      return {name, ranks};
+    }
+  }
+  return {"", {rank}};
+}
+
+/// Whether a cause of findings describes it.
+bool is_catalogued(std::string_view cause) { return cause != kUnknown && cause_from_text(cause).has_value(); }
+
+TrueFault read_fault(const Json& json, const NodeRanks& nodes) {
   TrueFault fault;
   fault.cause = json.at("cause").get<std::string>();
+  fault.catalogued = is_catalogued(fault.cause);
   const FaultRow* row = find_fault_row(fault.cause);
   fault.harmless = row != nullptr && row->harmless;
   fault.rank = json.at("rank").get<int>();
+  std::tie(fault.node, fault.node_ranks) = node_of(fault.rank, nodes);
   fault.link = read_link(json.at("link"));
+  if (fault.link) {
+    fault.src_ranks = node_of(fault.link->src_rank, nodes).second;
+    fault.dst_ranks = node_of(fault.link->dst_rank, nodes).second;
+  }
   fault.direction = json.at("dose").value("direction", "");
   for (const Json& interval : json.at("intervals")) {
     fault.intervals.push_back({interval.at("from_ns").get<int64_t>(), interval.at("to_ns").get<int64_t>()});
@@ -66,13 +100,41 @@ TrueFault read_fault(const Json& json) {
 ReportedFault read_finding(const Json& json) {
   ReportedFault reported;
   reported.cause = json.at("cause").get<std::string>();
-  if (const Json& culprit = json.at("culprit"); !culprit.is_null() && !culprit.at("rank").is_null()) {
-    reported.culprit = culprit.at("rank").get<int>();
+  const Json& culprit = json.at("culprit");
+  if (!culprit.is_null()) {
+    if (const Json& rank = culprit.at("rank"); !rank.is_null()) {
+      reported.culprit = rank.get<int>();
+    }
+    if (const auto node = culprit.find("node"); node != culprit.end() && node->is_string()) {
+      reported.node = node->get<std::string>();
+    }
   }
   reported.link = read_link(json.at("link"));
+  reported.accuses = !culprit.is_null() || !json.at("link").is_null();
+  reported.waiting = json.at("severity").get<std::string>() == to_text(Severity::kWaiting);
+  reported.confidence = json.at("confidence").get<double>();
+  reported.window = {json.at("window").at("from_ns").get<int64_t>(), json.at("window").at("to_ns").get<int64_t>()};
   reported.stall_ms = json.at("stall_ms").get<double>();
   if (const auto detected = json.find("detected_ns"); detected != json.end() && !detected->is_null()) {
     reported.detected_ns = detected->get<int64_t>();
+  }
+  return reported;
+}
+
+ReportedFault reported_fault(const Finding& finding) {
+  ReportedFault reported{.cause = std::string(to_text(finding.cause)),
+                         .accuses = finding.culprit || finding.link,
+                         .waiting = finding.severity == Severity::kWaiting,
+                         .confidence = finding.confidence,
+                         .window = finding.window,
+                         .stall_ms = finding.stall_ms,
+                         .detected_ns = finding.detected_ns.value_or(0)};
+  if (finding.culprit) {
+    reported.culprit = finding.culprit->rank;
+    reported.node = finding.culprit->node;
+  }
+  if (finding.link && finding.link->src_rank && finding.link->dst_rank) {
+    reported.link = FaultLink{*finding.link->src_rank, *finding.link->dst_rank};
   }
   return reported;
 }
@@ -93,14 +155,39 @@ bool is_outgoing(const TrueFault& fault) {
   return fault.direction == "egress" || std::ranges::find(kOutgoing, fault.cause) != kOutgoing.end();
 }
 
+/// Of all that a node sends or receives, and not of one of its ranks.
+bool is_of_node(const TrueFault& fault) { return !fault.direction.empty() || is_outgoing(fault); }
+
 /// Whether a link shows what affects everything that a node receives, or sends.
 bool on_that_side(const FaultLink& link, const TrueFault& fault) {
-  const bool in = link.dst_rank == fault.rank;
-  const bool out = link.src_rank == fault.rank;
+  const bool in = has(fault.node_ranks, link.dst_rank);
+  const bool out = has(fault.node_ranks, link.src_rank);
   if (fault.direction == "both") {
     return in || out;
   }
   return is_outgoing(fault) ? out : in;
+}
+
+bool is_of_that_time(const ReportedFault& reported, const TrueFault& fault) {
+  return std::ranges::any_of(fault.intervals, [&](const TimeRange& interval) {
+    return reported.window.to_ns >= interval.from_ns - kTimeSlackNs &&
+           reported.window.from_ns <= interval.to_ns + kTimeSlackNs;
+  });
+}
+
+bool is_of_that_location(const ReportedFault& reported, const TrueFault& fault) {
+  if (fault.link) {
+    return reported.link && has(fault.src_ranks, reported.link->src_rank) &&
+           has(fault.dst_ranks, reported.link->dst_rank) && !reported.culprit;
+  }
+  if (!is_of_node(fault)) {
+    return reported.culprit == fault.rank;
+  }
+  if (reported.culprit || !reported.node.empty()) {
+    return (!reported.node.empty() && reported.node == fault.node) ||
+           (reported.culprit && has(fault.node_ranks, *reported.culprit));
+  }
+  return reported.link && on_that_side(*reported.link, fault);
 }
 
 std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
@@ -109,20 +196,54 @@ std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {
   return real;
 }
 
-/// Findings that match no fault, in the order of the report: most expensive first.
-std::vector<ReportedFault> unfounded(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported) {
-  std::vector<ReportedFault> strange;
-  std::ranges::copy_if(reported, std::back_inserter(strange), [&](const ReportedFault& finding) {
-    return std::ranges::none_of(faults, [&](const TrueFault& fault) { return names(finding, fault); });
-  });
-  return strange;
+enum class Meaning : uint8_t {
+  kNames,     // a fault
+  kWaiting,   // asserts nothing
+  kDoubt,     // nothing false: unknown, or a fault's cause without a location
+  kInnocent,  // false: with another location than any fault, or there is none
+  kCause,     // false: at a fault's location and time, with another cause
+};
+
+Meaning meaning_of(const ReportedFault& finding, const std::vector<TrueFault>& real) {
+  const auto any = [&](auto holds) { return std::ranges::any_of(real, holds); };
+  if (any([&](const TrueFault& fault) { return names(finding, fault); })) {
+    return Meaning::kNames;
+  }
+  if (finding.waiting) {
+    return Meaning::kWaiting;
+  }
+  const bool at_fault = any([&](const TrueFault& fault) { return locates(finding, fault); });
+  if (finding.cause == kUnknown) {
+    return at_fault || (!finding.accuses && !real.empty()) ? Meaning::kDoubt : Meaning::kInnocent;
+  }
+  if (!finding.accuses &&
+      any([&](const TrueFault& fault) { return finding.cause == fault.cause && is_of_that_time(finding, fault); })) {
+    return Meaning::kDoubt;
+  }
+  return at_fault ? Meaning::kCause : Meaning::kInnocent;
 }
 
-FaultScore unnamed(const TrueFault& fault, const std::vector<ReportedFault>& reported) {
-  FaultScore score{.cause = fault.cause, .reported = std::string(kNothing)};
-  if (!reported.empty()) {
-    score.reported = reported.front().cause;
+bool is_false(Meaning meaning) { return meaning == Meaning::kInnocent || meaning == Meaning::kCause; }
+
+/// The cause that was reported in the place of a fault that no finding names: the first of what is false or doubtful.
+std::string reported_instead(const std::vector<ReportedFault>& reported, const std::vector<TrueFault>& real) {
+  const auto found = std::ranges::find_if(
+      reported, [&](const ReportedFault& finding) { return meaning_of(finding, real) != Meaning::kNames; });
+  return found == reported.end() ? std::string(kNothing) : found->cause;
+}
+
+/// Findings that name a fault are ordered as in the report: the most expensive one is first.
+FaultScore score_fault(const TrueFault& fault, const std::vector<TrueFault>& real,
+                       const std::vector<ReportedFault>& reported) {
+  FaultScore score{.cause = fault.cause};
+  for (const ReportedFault& finding : reported) {
+    if (names(finding, fault)) {
+      if (++score.findings == 1) {
+        score.reported_ms = finding.stall_ms;
+      }
+    }
   }
+  score.reported = score.findings > 0 ? fault.cause : reported_instead(reported, real);
   return score;
 }
 
@@ -140,9 +261,11 @@ Result<TruthRead> read_truth(std::string_view json) {
     TruthRead truth;
     truth.ended_ns = root.at("run").at("ended_ns").get<int64_t>();
     truth.completed = root.at("run").at("completed").get<bool>();
+    const NodeRanks nodes = read_nodes(root);
     for (const Json& fault : root.at("faults")) {
+      ++truth.planned;
       if (fault.at("injected").get<bool>()) {
-        truth.faults.push_back(read_fault(fault));
+        truth.faults.push_back(read_fault(fault, nodes));
       }
     }
     return truth;
@@ -159,55 +282,49 @@ Result<std::vector<ReportedFault>> read_findings(std::string_view json) {
   });
 }
 
+std::vector<ReportedFault> reported_faults(const Report& report) {
+  std::vector<ReportedFault> reported;
+  std::ranges::transform(report.findings, std::back_inserter(reported), reported_fault);
+  return reported;
+}
+
+bool locates(const ReportedFault& reported, const TrueFault& fault) {
+  return !fault.harmless && is_of_that_time(reported, fault) && is_of_that_location(reported, fault);
+}
+
 bool names(const ReportedFault& reported, const TrueFault& fault) {
-  if (reported.cause != fault.cause || fault.harmless) {
-    return false;
-  }
-  const bool on_network = fault.link || !fault.direction.empty() || is_outgoing(fault);
-  if (fault.link) {
-    return reported.link && reported.link->src_rank == fault.link->src_rank &&
-           reported.link->dst_rank == fault.link->dst_rank && !reported.culprit;
-  }
-  if (reported.culprit) {
-    return *reported.culprit == fault.rank;
-  }
-  return on_network && reported.link && on_that_side(*reported.link, fault);
+  return fault.catalogued && reported.cause == fault.cause && locates(reported, fault);
 }
 
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
                 std::optional<double> cost_ms) {
   DrawScore result;
-  const std::vector<ReportedFault> strange = unfounded(faults, reported);
+  const std::vector<TrueFault> real = real_faults(faults);
+  const bool cost_known = faults.size() == 1 && real.size() == 1 && cost_ms;
   bool all_named = true;
-  bool any_fault = false;
-  for (const TrueFault& fault : real_faults(faults)) {
-    any_fault = true;
-    const auto finding =
-        std::ranges::find_if(reported, [&](const ReportedFault& other) { return names(other, fault); });
-    if (finding == reported.end()) {
-      all_named = false;
-      result.faults.push_back(unnamed(fault, strange));
-      if (faults.size() == 1) {
-        result.faults.back().cost_ms = cost_ms;
-      }
-      continue;
-    }
-    FaultScore named{.cause = fault.cause, .reported = finding->cause};
-    if (faults.size() == 1 && cost_ms) {
-      named.cost_ms = cost_ms;
-      named.reported_ms = finding->stall_ms;
-    }
-    result.faults.push_back(std::move(named));
+  for (const TrueFault& fault : real) {
+    FaultScore one = score_fault(fault, real, reported);
+    all_named = all_named && (one.findings > 0 || !fault.catalogued);
+    one.cost_ms = cost_known ? cost_ms : std::nullopt;
+    one.reported_ms = cost_known ? one.reported_ms : std::nullopt;
+    result.faults.push_back(std::move(one));
   }
-  for (const ReportedFault& finding : strange) {
-    if (finding.cause != kUnknown || !any_fault) {
+  for (const ReportedFault& finding : reported) {
+    const Meaning meaning = meaning_of(finding, real);
+    if (is_false(meaning)) {
       result.false_causes.push_back(finding.cause);
     }
+    result.blames_innocent = result.blames_innocent || meaning == Meaning::kInnocent;
+    result.waiting += meaning == Meaning::kWaiting ? 1 : 0;
+    const bool asserts = !finding.waiting && finding.cause != kUnknown && meaning != Meaning::kDoubt;
+    if (asserts) {
+      result.assertions.push_back({finding.confidence, meaning == Meaning::kNames});
+    }
   }
-  const bool costless = faults.size() == 1 && reported.empty() && cost_ms && *cost_ms < kWorthSayingMs;
+  const bool costless = cost_known && real[0].catalogued && *cost_ms < kWorthSayingMs;
   result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
-                   : all_named                  ? DrawVerdict::kRight
                    : costless                   ? DrawVerdict::kCostless
+                   : all_named                  ? DrawVerdict::kRight
                                                 : DrawVerdict::kAbstained;
   return result;
 }
@@ -226,10 +343,13 @@ void add_live(const std::vector<TrueFault>& faults, const std::vector<ReportedFa
           static_cast<double>(*first_ns - real[i].intervals.front().from_ns) / static_cast<double>(kNsPerMs);
     }
   }
-  for (const ReportedFault& finding : unfounded(faults, reported)) {
-    if (finding.cause != kUnknown || real.empty()) {
+  for (const ReportedFault& finding : reported) {
+    if (is_false(meaning_of(finding, real))) {
       score.live_false.push_back(finding.cause);
     }
+  }
+  if (!score.live_false.empty()) {
+    score.verdict = DrawVerdict::kWrong;
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares findings.json with truth.json: cause and location of every finding, its delay, and the cost it gives for the
-// fault. Pure; any thread.
+// Compares the findings of a draw with its truth.json: cause, location and time of every finding, its delay, and the
+// cost it gives for the fault. docs/accuracy.md states the rules. Pure; any thread.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,51 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
+#include "lab/cluster/campaign/reliability.h"
 #include "lab/cluster/injection/fault_table.h"
 #include "lab/cluster/truth.h"
+#include "model/finding.h"
 
 namespace stalltrace::lab {
+
+/// Grows with every change of the rules: draws that other rules scored are not counted together.
+inline constexpr int kScoringRules = 2;
 
 /// One fault in effect, from truth.json.
 struct TrueFault {
   std::string cause;
-  bool harmless = false;
+  bool harmless = false;   // normal behaviour: no finding is expected
+  bool catalogued = true;  // false: no cause describes it, so that silence or `unknown` is expected
   int rank = 0;
   std::optional<FaultLink> link;
-  std::string direction;  // empty if the fault has none
+  std::string direction;        // empty if the fault has none
+  std::string node;             // the rank's; empty if truth.json does not say
+  std::vector<int> node_ranks;  // all ranks of that node
+  std::vector<int>
+      src_ranks;  // of a link's fault: all ranks of its sender's node, which send over the same interface ...
+  std::vector<int> dst_ranks;  // ... and all of its receiver's
   std::vector<TimeRange> intervals;
 };
 
-/// One finding from findings.json.
+/// One finding.
 struct ReportedFault {
   std::string cause;
   std::optional<int> culprit;  // the culprit's rank
+  std::string node;            // the culprit's; empty: unknown
   std::optional<FaultLink> link;
+  bool accuses = false;  // it has a culprit or a link, also one that is known in part
+  bool waiting = false;  // its severity: it is not known to be a fault
+  double confidence = 0;
+  TimeRange window;
   double stall_ms = 0;
   int64_t detected_ns = 0;  // for findings reported live
 };
 
 struct TruthRead {
-  std::vector<TrueFault> faults;
+  std::vector<TrueFault> faults;  // those that took effect
+  size_t planned = 0;             // also those that did not
   int64_t ended_ns = 0;
   bool completed = false;
 };
@@ -43,18 +61,26 @@ struct TruthRead {
 /// ErrorKind::kCorrupt if the lab did not write the text.
 Result<TruthRead> read_truth(std::string_view json);
 Result<std::vector<ReportedFault>> read_findings(std::string_view json);
+std::vector<ReportedFault> reported_faults(const Report& report);
 
-/// Whether cause and location match: a fault on one direction of a node is that node's, or that of a link where it
-/// shows.
+/// A finding is about a fault if its time overlaps the fault's, or is within this of it: a timeout of TCP that doubled
+/// twice, a step, and the error of the hosts' clocks.
+inline constexpr int64_t kTimeSlackNs = kNsPerSecond;
+
+/// Whether location and time are the fault's, whatever the cause. A fault on one direction of a node is that node's, or
+/// that of a link where it shows.
+bool locates(const ReportedFault& reported, const TrueFault& fault);
+/// Whether the cause is the fault's as well.
 bool names(const ReportedFault& reported, const TrueFault& fault);
 
 enum class DrawVerdict : uint8_t {
   kRight,      // every fault is named with its location, and nothing else is reported
   kAbstained,  // nothing false is reported, but a fault is not named
-  kWrong,      // something false is reported
-  kCostless,   // nothing is reported about a fault of negligible cost
-  kFailed,     // the run itself did not work
+  kWrong,      // something false is reported, now or live; or the run failed, and does not without the tracer
+  kCostless,   // nothing false is reported, and the fault's cost is negligible, whether it is named or not
+  kJobFailed,  // the run failed, and without the tracer as well
 };
+inline constexpr size_t kDrawVerdicts = 5;
 std::string_view to_text(DrawVerdict verdict);
 std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 
@@ -62,28 +88,34 @@ std::optional<DrawVerdict> verdict_from_text(std::string_view text);
 struct FaultScore {
   std::string cause;
   std::string reported;               // the cause reported in its place: its own, a wrong one, "unknown" or "nothing"
+  int64_t findings = 0;               // that name it: more than one are duplicates
   std::optional<double> latency_ms;   // from its first effect until it was reported live
   std::optional<double> cost_ms;      // its cost to the job, if known
+  std::optional<double> cost_share;   // the same, of the job's time without it
   std::optional<double> reported_ms;  // the finding's cost
+
+  [[nodiscard]] int64_t duplicates() const { return findings > 1 ? findings - 1 : 0; }
 };
 
 struct DrawScore {
-  DrawVerdict verdict = DrawVerdict::kFailed;
+  DrawVerdict verdict = DrawVerdict::kJobFailed;
   std::vector<FaultScore> faults;
-  std::vector<std::string> false_causes;  // reported without a matching fault; excludes "unknown"
+  std::vector<std::string> false_causes;  // of false findings, with an `unknown` that accuses whom it should not
   std::vector<std::string> live_false;    // the same for agents' reports while the job ran
+  bool blames_innocent = false;           // a false finding has another location than any fault
+  int64_t waiting = 0;                    // findings with that severity that name no fault: they assert none
+  std::vector<Assertion> assertions;      // of findings with a cause, but the waiting and those without a location
 };
 
-/// Smaller costs, by the job's own clock, are within one TCP timeout (200 ms) and the scatter of steps: not reporting
-/// them is right.
+/// Smaller costs, by the job's own clock, are within one TCP timeout (200 ms) and the scatter of steps.
 inline constexpr double kWorthSayingMs = 250;
 
-/// `unknown` beside a correctly named fault is not an error; without any injected fault every finding is one.
+/// `unknown` is false without any fault, and beside one if it accuses a rank, node or link that is not at fault.
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
                 std::optional<double> cost_ms);
 
 /// Adds the delay until each fault was named, with its location, by any agent of one node, and the agents' false
-/// reports.
+/// reports, which make a draw wrong as well.
 void add_live(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported, DrawScore& score);
 
 }  // namespace stalltrace::lab

@@ -15,15 +15,40 @@ using testing::IsEmpty;
 constexpr int64_t kMs = 1'000'000;
 
 TrueFault fault(std::string cause, int rank, std::string direction = "", std::optional<FaultLink> link = {}) {
+  std::vector<int> src_ranks;
+  std::vector<int> dst_ranks;
+  if (link) {
+    src_ranks = {link->src_rank};
+    dst_ranks = {link->dst_rank};
+  }
   return {.cause = std::move(cause),
           .rank = rank,
           .link = link,
           .direction = std::move(direction),
-          .intervals = {{1000 * kMs, 2000 * kMs}}};
+          .node_ranks = {rank},
+          .src_ranks = src_ranks,
+          .dst_ranks = dst_ranks,
+          .intervals = {{10'000 * kMs, 12'000 * kMs}}};
 }
-ReportedFault at_rank(std::string cause, int rank) { return {.cause = std::move(cause), .culprit = rank}; }
+constexpr TimeRange kThen{10'100 * kMs, 11'000 * kMs};
+ReportedFault at_rank(std::string cause, int rank) {
+  return {.cause = std::move(cause), .culprit = rank, .accuses = true, .window = kThen};
+}
 ReportedFault at_link(std::string cause, int src, int dst) {
-  return {.cause = std::move(cause), .culprit = {}, .link = FaultLink{src, dst}};
+  return {.cause = std::move(cause), .link = FaultLink{src, dst}, .accuses = true, .window = kThen};
+}
+ReportedFault nowhere(std::string cause) { return {.cause = std::move(cause), .window = kThen}; }
+ReportedFault at_time(ReportedFault finding, int64_t from_ms, int64_t to_ms) {
+  finding.window = {from_ms * kMs, to_ms * kMs};
+  return finding;
+}
+ReportedFault with_confidence(ReportedFault finding, double confidence) {
+  finding.confidence = confidence;
+  return finding;
+}
+ReportedFault waiting(ReportedFault finding) {
+  finding.waiting = true;
+  return finding;
 }
 
 TEST(Names, ARankIsARank) {
@@ -54,6 +79,43 @@ TEST(Names, ALinkIsThatLinkAndNoRanksFault) {
   EXPECT_FALSE(names(at_rank("packet_loss", 2), link));
 }
 
+TEST(Names, AFindingOfAnotherTimeIsAboutSomethingElse) {
+  const TrueFault late = fault("late_rank", 1);
+  const ReportedFault finding = at_rank("late_rank", 1);
+  EXPECT_TRUE(names(at_time(finding, 11'900, 30'000), late)) << "it began during the fault";
+  EXPECT_TRUE(names(at_time(finding, 1'000, 10'000), late));
+  EXPECT_TRUE(names(at_time(finding, 13'000, 14'000), late)) << "within the slack";
+  EXPECT_FALSE(names(at_time(finding, 13'001, 14'000), late));
+  EXPECT_TRUE(names(at_time(finding, 8'000, 9'000), late));
+  EXPECT_FALSE(names(at_time(finding, 8'000, 8'999), late));
+}
+
+TEST(Names, APulseOfAFaultThatComesAndGoesIsItsTime) {
+  TrueFault pulses = fault("late_rank", 1);
+  pulses.intervals = {{10'000 * kMs, 10'500 * kMs}, {20'000 * kMs, 20'500 * kMs}};
+  EXPECT_TRUE(names(at_time(at_rank("late_rank", 1), 20'100, 20'200), pulses));
+  EXPECT_FALSE(names(at_time(at_rank("late_rank", 1), 15'000, 16'000), pulses)) << "between them";
+}
+
+TEST(Names, ANodesFaultIsTheNodesWithAnyOfItsRanks) {
+  TrueFault slow = fault("slow_link", 5);
+  slow.node = "node1";
+  slow.node_ranks = {4, 5, 6, 7};
+  ReportedFault node = at_rank("slow_link", 0);
+  node.culprit.reset();
+  node.node = "node1";
+  EXPECT_TRUE(names(node, slow));
+  node.node = "node2";
+  EXPECT_FALSE(names(node, slow));
+  EXPECT_TRUE(names(at_rank("slow_link", 6), slow));
+  EXPECT_FALSE(names(at_rank("slow_link", 3), slow));
+  EXPECT_TRUE(names(at_link("slow_link", 7, 8), slow));
+  EXPECT_FALSE(names(at_link("slow_link", 3, 4), slow));
+  TrueFault late = slow;
+  late.cause = "late_rank";
+  EXPECT_FALSE(names(at_rank("late_rank", 6), late)) << "of a rank, it is that rank's";
+}
+
 TEST(Score, HealthyMeansNoFinding) {
   EXPECT_EQ(score({}, {}, {}).verdict, DrawVerdict::kRight);
   for (const char* cause : {"late_rank", "unknown"}) {
@@ -70,6 +132,18 @@ TEST(Score, WhatIsNoFaultIsNotToBeNamed) {
   EXPECT_EQ(score({reordering}, {at_link("packet_loss", 1, 2)}, {}).verdict, DrawVerdict::kWrong);
 }
 
+TEST(Score, WaitingAssertsNoFault) {
+  const DrawScore healthy = score({}, {waiting(at_rank("missing_collective", 1))}, {});
+  EXPECT_EQ(healthy.verdict, DrawVerdict::kRight);
+  EXPECT_EQ(healthy.waiting, 1);
+  const std::vector<TrueFault> missing = {fault("missing_collective", 1)};
+  EXPECT_EQ(score(missing, {waiting(at_rank("missing_collective", 2))}, {}).verdict, DrawVerdict::kAbstained);
+  const DrawScore named = score(missing, {waiting(at_rank("missing_collective", 1))}, {});
+  EXPECT_EQ(named.verdict, DrawVerdict::kRight);
+  EXPECT_EQ(named.waiting, 0);
+  EXPECT_THAT(named.assertions, IsEmpty());
+}
+
 TEST(Score, OneFault) {
   const std::vector<TrueFault> late = {fault("late_rank", 1)};
   EXPECT_EQ(score(late, {at_rank("late_rank", 1)}, {}).verdict, DrawVerdict::kRight);
@@ -84,6 +158,84 @@ TEST(Score, OneFault) {
   EXPECT_THAT(besides.false_causes, ElementsAre("packet_loss"));
 }
 
+TEST(Score, UnknownThatAccusesAnInnocentIsFalse) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  const ReportedFault right = at_rank("late_rank", 1);
+  for (const ReportedFault& elsewhere :
+       {at_rank("unknown", 2), at_link("unknown", 2, 3), at_time(at_rank("unknown", 1), 1'000, 2'000)}) {
+    const DrawScore wrong = score(late, {right, elsewhere}, {});
+    EXPECT_EQ(wrong.verdict, DrawVerdict::kWrong);
+    EXPECT_THAT(wrong.false_causes, ElementsAre("unknown"));
+    EXPECT_TRUE(wrong.blames_innocent);
+  }
+  EXPECT_EQ(score(late, {right, nowhere("unknown")}, {}).verdict, DrawVerdict::kRight) << "it accuses no rank";
+  EXPECT_EQ(score(late, {nowhere("unknown")}, {}).verdict, DrawVerdict::kAbstained);
+  ReportedFault outside = nowhere("unknown");
+  outside.accuses = true;
+  EXPECT_EQ(score(late, {outside}, {}).verdict, DrawVerdict::kWrong) << "a link with an end that is not known";
+}
+
+TEST(Score, ACauseWithoutALocationIsNotNaming) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  EXPECT_EQ(score(late, {nowhere("late_rank")}, {}).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(late, {nowhere("late_rank")}, {}).faults.at(0).reported, "late_rank");
+  EXPECT_EQ(score(late, {nowhere("late_rank")}, {}).faults.at(0).findings, 0);
+  EXPECT_EQ(score(late, {nowhere("packet_loss")}, {}).verdict, DrawVerdict::kWrong);
+  EXPECT_EQ(score(late, {at_time(nowhere("late_rank"), 1'000, 2'000)}, {}).verdict, DrawVerdict::kWrong);
+}
+
+TEST(Score, AnotherTimeIsFalse) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  const DrawScore early = score(late, {at_time(at_rank("late_rank", 1), 1'000, 2'000)}, {});
+  EXPECT_EQ(early.verdict, DrawVerdict::kWrong);
+  EXPECT_EQ(early.faults.at(0).findings, 0);
+}
+
+TEST(Score, AnotherCauseAtTheRightLocationBlamesNoInnocent) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  const DrawScore cause = score(late, {at_rank("disk_io", 1)}, {});
+  EXPECT_EQ(cause.verdict, DrawVerdict::kWrong);
+  EXPECT_FALSE(cause.blames_innocent);
+  EXPECT_TRUE(score(late, {at_rank("disk_io", 2)}, {}).blames_innocent);
+}
+
+TEST(Score, DuplicatesAreCounted) {
+  const std::vector<TrueFault> loss = {fault("packet_loss", 1, "ingress")};
+  const DrawScore twice = score(loss, {at_rank("packet_loss", 1), at_link("packet_loss", 0, 1)}, {});
+  EXPECT_EQ(twice.verdict, DrawVerdict::kRight);
+  EXPECT_EQ(twice.faults.at(0).findings, 2);
+  EXPECT_EQ(twice.faults.at(0).duplicates(), 1);
+  EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, {}).faults.at(0).duplicates(), 0);
+  EXPECT_EQ(score(loss, {}, {}).faults.at(0).duplicates(), 0);
+}
+
+TEST(Score, ConfidenceOfWhatIsAsserted) {
+  const std::vector<TrueFault> late = {fault("late_rank", 1)};
+  const DrawScore scored =
+      score(late,
+            {with_confidence(at_rank("late_rank", 1), 0.9), with_confidence(at_link("packet_loss", 0, 1), 0.6),
+             at_rank("unknown", 1), waiting(at_rank("dead_rank", 2)), nowhere("late_rank")},
+            {});
+  ASSERT_EQ(scored.assertions.size(), 2U) << "unknown, waiting and without a location assert nothing";
+  EXPECT_EQ(scored.assertions[0].confidence, 0.9);
+  EXPECT_TRUE(scored.assertions[0].correct);
+  EXPECT_FALSE(scored.assertions[1].correct);
+  EXPECT_FALSE(score({}, {at_rank("late_rank", 1)}, {}).assertions.at(0).correct) << "of a healthy job";
+}
+
+TEST(Score, WhatNoCauseDescribesIsUnknownOrNotReported) {
+  TrueFault odd = fault("clock_step", 1);
+  odd.catalogued = false;
+  EXPECT_EQ(score({odd}, {}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score({odd}, {}, 10).verdict, DrawVerdict::kRight) << "whatever it cost";
+  EXPECT_EQ(score({odd}, {at_rank("unknown", 1)}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score({odd}, {nowhere("unknown")}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score({odd}, {at_rank("unknown", 2)}, {}).verdict, DrawVerdict::kWrong);
+  const DrawScore guessed = score({odd}, {at_rank("late_rank", 1)}, {});
+  EXPECT_EQ(guessed.verdict, DrawVerdict::kWrong);
+  EXPECT_FALSE(guessed.assertions.at(0).correct);
+}
+
 TEST(Score, TwoFaultsAreTwoFindings) {
   const std::vector<TrueFault> both = {fault("late_rank", 1), fault("packet_loss", 2, "link", FaultLink{1, 2})};
   const ReportedFault late = at_rank("late_rank", 1);
@@ -92,6 +244,8 @@ TEST(Score, TwoFaultsAreTwoFindings) {
   const DrawScore half = score(both, {late}, {});
   EXPECT_EQ(half.verdict, DrawVerdict::kAbstained);
   EXPECT_THAT(half.false_causes, IsEmpty());
+  EXPECT_EQ(half.faults.at(0).findings, 1) << "each fault by itself";
+  EXPECT_EQ(half.faults.at(1).findings, 0);
   EXPECT_EQ(half.faults.at(1).reported, "nothing");
 }
 
@@ -104,67 +258,125 @@ TEST(Score, Cost) {
   EXPECT_FALSE(score({fault("late_rank", 1)}, {reported}, {}).faults.at(0).cost_ms);
 }
 
-TEST(Score, SilenceAboutWhatCostNothing) {
-  const std::vector<TrueFault> loss = {fault("packet_loss", 1)};
+TEST(Score, WhatCostNothingIsCostlessNamedOrNot) {
+  const std::vector<TrueFault> loss = {fault("packet_loss", 1, "ingress")};
   const DrawScore silent = score(loss, {}, 249);
   EXPECT_EQ(silent.verdict, DrawVerdict::kCostless);
   EXPECT_EQ(silent.faults.at(0).cost_ms, 249);
-  EXPECT_EQ(score(loss, {}, 250).verdict, DrawVerdict::kAbstained);
-  EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "what it cost is not known";
-  EXPECT_EQ(score(loss, {at_rank("unknown", 1)}, 10).verdict, DrawVerdict::kAbstained);
+  const DrawScore named = score(loss, {at_rank("packet_loss", 1)}, 249);
+  EXPECT_EQ(named.verdict, DrawVerdict::kCostless) << "naming gains no more than silence";
+  EXPECT_EQ(named.faults.at(0).findings, 1);
+  EXPECT_EQ(score(loss, {at_rank("unknown", 1)}, 10).verdict, DrawVerdict::kCostless);
   EXPECT_EQ(score(loss, {at_rank("late_rank", 1)}, 10).verdict, DrawVerdict::kWrong);
-  EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, 10).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(loss, {}, 250).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, 250).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "what it cost is not known";
 }
 
 TEST(Score, WhatWasReportedLive) {
   const std::vector<TrueFault> late = {fault("late_rank", 1)};
-  ReportedFault elsewhere = at_rank("late_rank", 2);
-  elsewhere.detected_ns = 1100 * kMs;
   ReportedFault second = at_rank("late_rank", 1);
-  second.detected_ns = 1900 * kMs;
+  second.detected_ns = 11'900 * kMs;
   ReportedFault first = at_rank("late_rank", 1);
-  first.detected_ns = 1700 * kMs;
-  DrawScore scored = score(late, {first}, {});
-  add_live(late, {elsewhere, second, first, at_rank("unknown", 3)}, scored);
-  EXPECT_EQ(scored.faults.at(0).latency_ms, 700) << "the first that named it";
-  EXPECT_THAT(scored.live_false, ElementsAre("late_rank"));
-  EXPECT_EQ(scored.verdict, DrawVerdict::kRight) << "the recordings' verdict is another matter";
+  first.detected_ns = 10'700 * kMs;
+  DrawScore right = score(late, {first}, {});
+  add_live(late, {second, first, nowhere("unknown"), waiting(at_rank("dead_rank", 3))}, right);
+  EXPECT_EQ(right.faults.at(0).latency_ms, 700) << "the first that named it";
+  EXPECT_THAT(right.live_false, IsEmpty());
+  EXPECT_EQ(right.verdict, DrawVerdict::kRight);
+  ReportedFault elsewhere = at_rank("late_rank", 2);
+  elsewhere.detected_ns = 10'100 * kMs;
+  DrawScore wrong = score(late, {first}, {});
+  add_live(late, {elsewhere, first, at_rank("unknown", 3)}, wrong);
+  EXPECT_EQ(wrong.faults.at(0).latency_ms, 700);
+  EXPECT_THAT(wrong.live_false, ElementsAre("late_rank", "unknown"));
+  EXPECT_THAT(wrong.false_causes, IsEmpty());
+  EXPECT_EQ(wrong.verdict, DrawVerdict::kWrong) << "a false alarm is one, though explain does not repeat it";
   DrawScore healthy = score({}, {}, {});
   add_live({}, {at_rank("unknown", 3)}, healthy);
   EXPECT_THAT(healthy.live_false, ElementsAre("unknown"));
+  EXPECT_EQ(healthy.verdict, DrawVerdict::kWrong);
 }
 
 TEST(Reading, WhatTheLabWrites) {
-  const auto truth = read_truth(R"({"schema":1,"run":{"ended_ns":9,"completed":false},"nodes":[],"faults":[
+  const auto truth = read_truth(R"({"schema":1,"run":{"ended_ns":9,"completed":false},"nodes":[
+      {"node":"node0","rank":0},{"node":"node0","rank":1},{"node":"node1","rank":2},{"node":"node1","rank":3}],"faults":[
       {"cause":"packet_loss","rank":2,"link":{"src_rank":1,"dst_rank":2},"dose":{"percent":2,"direction":"link"},
        "injected":true,"intervals":[{"from_ns":3,"to_ns":5}]},
       {"cause":"late_rank","rank":0,"link":null,"dose":{"ms":80},"injected":false,"intervals":[]}]})");
   ASSERT_TRUE(truth) << truth.error().what;
   ASSERT_EQ(truth->faults.size(), 1U) << "one never began";
+  EXPECT_EQ(truth->planned, 2U);
   EXPECT_EQ(truth->faults[0].direction, "link");
+  EXPECT_EQ(truth->faults[0].node, "node1");
+  EXPECT_THAT(truth->faults[0].node_ranks, ElementsAre(2, 3));
+  EXPECT_THAT(truth->faults[0].src_ranks, ElementsAre(0, 1));
+  EXPECT_TRUE(names(at_time(at_link("packet_loss", 0, 3), 0, 1), truth->faults[0])) << "over the same interfaces";
+  EXPECT_TRUE(truth->faults[0].catalogued);
   EXPECT_EQ(truth->faults[0].link->src_rank, 1);
   EXPECT_EQ(truth->faults[0].intervals.at(0).to_ns, 5);
   EXPECT_EQ(truth->ended_ns, 9);
   const auto reported =
       read_findings(R"({"findings":[{"cause":"late_rank","culprit":{"node":"node1","rank":null,"pid":3},
-      "link":null,"stall_ms":1.5,"detected_ns":7}]})");
+      "severity":"waiting","confidence":0.7,"window":{"from_ns":4,"to_ns":6},"link":null,"stall_ms":1.5,
+      "detected_ns":7}]})");
   ASSERT_TRUE(reported) << reported.error().what;
   EXPECT_FALSE(reported->at(0).culprit);
+  EXPECT_EQ(reported->at(0).node, "node1");
+  EXPECT_TRUE(reported->at(0).accuses);
+  EXPECT_TRUE(reported->at(0).waiting);
+  EXPECT_EQ(reported->at(0).confidence, 0.7);
+  EXPECT_EQ(reported->at(0).window.to_ns, 6);
   EXPECT_EQ(reported->at(0).detected_ns, 7);
+}
+
+TEST(Reading, AFaultThatNoCauseDescribesIsOutsideTheCatalogue) {
+  const auto truth = read_truth(R"({"run":{"ended_ns":9,"completed":true},"faults":[
+      {"cause":"clock_step","rank":0,"link":null,"dose":{},"injected":true,"intervals":[{"from_ns":3,"to_ns":5}]},
+      {"cause":"unknown","rank":0,"link":null,"dose":{},"injected":true,"intervals":[{"from_ns":3,"to_ns":5}]}]})");
+  ASSERT_TRUE(truth) << truth.error().what;
+  EXPECT_FALSE(truth->faults.at(0).catalogued);
+  EXPECT_FALSE(truth->faults.at(1).catalogued);
+}
+
+TEST(Reading, AReportsFindingsAreReadAlike) {
+  Report report;
+  Finding late{.cause = Cause::kLateRank, .severity = Severity::kHigh, .confidence = 0.8};
+  late.culprit = Culprit{.node = "node1", .rank = 2, .pid = 7};
+  late.window = {4, 6};
+  late.stall_ms = 1.5;
+  Finding half{.cause = Cause::kPacketLoss, .severity = Severity::kWaiting};
+  half.link = LinkEndpoints{.src_rank = 1};
+  report.findings = {late, half};
+  const std::vector<ReportedFault> reported = reported_faults(report);
+  ASSERT_EQ(reported.size(), 2U);
+  EXPECT_EQ(reported[0].cause, "late_rank");
+  EXPECT_EQ(reported[0].culprit, 2);
+  EXPECT_EQ(reported[0].node, "node1");
+  EXPECT_EQ(reported[0].confidence, 0.8);
+  EXPECT_EQ(reported[0].window.to_ns, 6);
+  EXPECT_FALSE(reported[0].waiting);
+  EXPECT_TRUE(reported[1].accuses);
+  EXPECT_FALSE(reported[1].link) << "one end is not known";
+  EXPECT_TRUE(reported[1].waiting);
 }
 
 TEST(Reading, AnEndWithoutARankIsKnownByItsAddress) {
   const auto reported = read_findings(R"({"findings":[
-      {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":"10.77.0.3:36248",
+      {"cause":"packet_loss","culprit":null,"severity":"low","confidence":0.5,
+       "window":{"from_ns":4,"to_ns":6},"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":"10.77.0.3:36248",
        "dst":"10.77.0.4:55489"}},
-      {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":null,"dst_rank":1,"src":"[fd77::1]:9",
+      {"cause":"packet_loss","culprit":null,"severity":"low","confidence":0.5,
+       "window":{"from_ns":4,"to_ns":6},"stall_ms":1,"link":{"src_rank":null,"dst_rank":1,"src":"[fd77::1]:9",
        "dst":null}},
-      {"cause":"packet_loss","culprit":null,"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":null,
+      {"cause":"packet_loss","culprit":null,"severity":"low","confidence":0.5,
+       "window":{"from_ns":4,"to_ns":6},"stall_ms":1,"link":{"src_rank":2,"dst_rank":null,"src":null,
        "dst":"192.0.2.1:5"}}]})");
   ASSERT_TRUE(reported) << reported.error().what;
   EXPECT_EQ(reported->at(0).link->dst_rank, 3);
   EXPECT_EQ(reported->at(1).link->src_rank, 0);
   EXPECT_FALSE(reported->at(2).link);
+  EXPECT_TRUE(reported->at(2).accuses) << "it accuses all the same";
 }
 
 TEST(Reading, DamageIsAnErrorNotACrash) {

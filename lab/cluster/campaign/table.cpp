@@ -15,6 +15,7 @@
 
 #include "base/json.h"
 #include "base/numbers/median.h"
+#include "lab/cluster/campaign/reliability.h"
 
 namespace stalltrace::lab {
 namespace {
@@ -28,14 +29,23 @@ constexpr std::string_view kNoFault = "none";
 
 struct Counts {
   int64_t draws = 0;
-  std::array<int64_t, 5> verdicts{};  // by DrawVerdict
+  std::array<int64_t, kDrawVerdicts> verdicts{};  // by DrawVerdict
   std::vector<double> latencies_ms;
   int64_t live_false = 0;           // draws in which an agent reported something false
   std::vector<double> cost_errors;  // (reported - true) / true
   std::vector<double> seconds;
+  // Of the wrong draws: each belongs to one of these.
+  int64_t failed_traced = 0;                                 // the run failed, and not without the tracer
+  int64_t innocent_blamed = 0;                               // by location
+  int64_t other_cause = 0;                                   // the location is a fault's
+  int64_t live_only = 0;                                     // nothing false but what agents reported live
+  int64_t costless_named = 0;                                // of the costless ones
+  int64_t draws_waiting = 0;                                 // with findings that are `waiting` and name no fault
+  int64_t duplicates = 0;                                    // findings of a fault that another finding names
+  std::map<std::string, std::pair<int64_t, int64_t>> named;  // by cause: faults named, and faults
 
   [[nodiscard]] int64_t of(DrawVerdict verdict) const { return verdicts[static_cast<size_t>(verdict)]; }
-  [[nodiscard]] int64_t judged() const { return draws - of(DrawVerdict::kFailed) - of(DrawVerdict::kCostless); }
+  [[nodiscard]] int64_t judged() const { return draws - of(DrawVerdict::kJobFailed) - of(DrawVerdict::kCostless); }
   [[nodiscard]] double share_of(DrawVerdict verdict) const {
     return judged() == 0 ? 0 : static_cast<double>(of(verdict)) / static_cast<double>(judged());
   }
@@ -48,7 +58,16 @@ struct Counts {
     ++verdicts[static_cast<size_t>(result.score.verdict)];
     seconds.push_back(result.seconds);
     live_false += result.score.live_false.empty() ? 0 : 1;
+    draws_waiting += result.score.waiting > 0 ? 1 : 0;
+    if (result.score.verdict == DrawVerdict::kWrong) {
+      ++why_wrong(result);
+    }
     for (const FaultScore& fault : result.score.faults) {
+      auto& [right, all] = named[fault.cause];
+      right += fault.findings > 0 ? 1 : 0;
+      ++all;
+      duplicates += fault.duplicates();
+      costless_named += result.score.verdict == DrawVerdict::kCostless && fault.findings > 0 ? 1 : 0;
       if (fault.latency_ms) {
         latencies_ms.push_back(*fault.latency_ms);
       }
@@ -57,7 +76,21 @@ struct Counts {
       }
     }
   }
+
+ private:
+  int64_t& why_wrong(const DrawResult& result) {
+    if (!result.problem.empty()) {
+      return failed_traced;
+    }
+    if (result.score.false_causes.empty()) {
+      return live_only;
+    }
+    return result.score.blames_innocent ? innocent_blamed : other_cause;
+  }
 };
+
+/// Upper bounds of what a fault cost, as a share of the job's time.
+constexpr std::array kCostShares{0.02, 0.05, 0.1, 0.2, 1e9};
 
 std::optional<double> median_of(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(median(values));
@@ -72,7 +105,7 @@ using Confusion = std::map<std::string, std::map<std::string, int64_t>>;
 Confusion confusion_of(std::span<const DrawResult> results) {
   Confusion confusion;
   for (const DrawResult& result : results) {
-    if (result.score.verdict == DrawVerdict::kFailed) {
+    if (!result.problem.empty()) {
       continue;
     }
     for (const FaultScore& fault : result.score.faults) {
@@ -95,6 +128,8 @@ std::string_view target_of(DrawKind kind) {
       return "no finding in 99 %";
     case DrawKind::kQuiet:
       return "90 % right, 2 % wrong at most";
+    case DrawKind::kUncatalogued:
+      return "unknown, or no finding";
     default:
       return "all right";
   }
@@ -115,7 +150,7 @@ std::string cost_text(const Counts& counts) {
 
 std::string kinds_table(std::span<const DrawResult> results) {
   std::string table =
-      "| kind | draws | right | abstained | wrong | costless | failed | right | wrong | wanted |\n"
+      "| kind | draws | right | abstained | wrong | costless | job failed | right | wrong | wanted |\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
   for (const DrawKind kind : kDrawKinds) {
     Counts counts;
@@ -128,16 +163,49 @@ std::string kinds_table(std::span<const DrawResult> results) {
       table += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", to_text(kind), counts.draws,
                            counts.of(DrawVerdict::kRight), counts.of(DrawVerdict::kAbstained),
                            counts.of(DrawVerdict::kWrong), counts.of(DrawVerdict::kCostless),
-                           counts.of(DrawVerdict::kFailed), per_cent(counts.share_of(DrawVerdict::kRight)),
+                           counts.of(DrawVerdict::kJobFailed), per_cent(counts.share_of(DrawVerdict::kRight)),
                            per_cent(counts.share_of(DrawVerdict::kWrong)), target_of(kind));
     }
   }
   return table;
 }
 
+/// What no rate shows.
+std::string apart_table(const Counts& total) {
+  const std::pair<std::string_view, int64_t> rows[] = {
+      {"wrong: the run failed, and not without the tracer", total.failed_traced},
+      {"wrong: a rank, node or link is blamed that is not at fault", total.innocent_blamed},
+      {"wrong: another cause for what is at fault", total.other_cause},
+      {"wrong: only by what an agent reported live", total.live_only},
+      {"costless, named", total.costless_named},
+      {"costless, not named", total.of(DrawVerdict::kCostless) - total.costless_named},
+      {"findings that name a fault which another one names", total.duplicates},
+      {"draws with a finding that is `waiting` and names no fault", total.draws_waiting},
+  };
+  std::string table = "| counted apart | number |\n| --- | --- |\n";
+  for (const auto& [text, number] : rows) {
+    table += fmt::format("| {} | {} |\n", text, number);
+  }
+  return table;
+}
+
+/// Each fault by itself, where a draw has two; empty without such draws.
+std::string combined_table(const BySetting& settings) {
+  std::string table;
+  for (const auto& [key, counts] : settings) {
+    for (const auto& [cause, named] : counts.named) {
+      if (key.first == DrawKind::kCombined) {
+        table += fmt::format("| {} | {} | {} of {} |\n", key.second, cause, named.first, named.second);
+      }
+    }
+  }
+  return table.empty() ? "" : "| combined setting | fault | named |\n| --- | --- | --- |\n" + table + "\n";
+}
+
 std::string settings_table(const BySetting& settings) {
   std::string table =
-      "| setting | kind | draws | right | abstained | wrong | costless | failed | named live after, in | cost error, "
+      "| setting | kind | draws | right | abstained | wrong | costless | job failed | named live after, in | cost "
+      "error, "
       "within 20 % "
       "|\n"
       "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n";
@@ -145,7 +213,7 @@ std::string settings_table(const BySetting& settings) {
     table += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", key.second, to_text(key.first),
                          counts.draws, counts.of(DrawVerdict::kRight), counts.of(DrawVerdict::kAbstained),
                          counts.of(DrawVerdict::kWrong), counts.of(DrawVerdict::kCostless),
-                         counts.of(DrawVerdict::kFailed), latency_text(counts), cost_text(counts));
+                         counts.of(DrawVerdict::kJobFailed), latency_text(counts), cost_text(counts));
   }
   return table;
 }
@@ -160,6 +228,59 @@ std::string confusion_table(const Confusion& confusion) {
     table += fmt::format("| {} | {} |\n", cause, fmt::join(words, ", "));
   }
   return table;
+}
+
+Reliability reliability_of(std::span<const DrawResult> results) {
+  Reliability reliability;
+  for (const DrawResult& result : results) {
+    std::ranges::for_each(result.score.assertions, [&](const Assertion& one) { reliability.add(one); });
+  }
+  return reliability;
+}
+
+/// Empty without findings.
+std::string confidence_table(const Reliability& reliability) {
+  const std::optional<double> brier = reliability.brier();
+  if (!brier) {
+    return "";
+  }
+  std::string table =
+      "\n| confidence | findings | mean confidence | correct |\n"
+      "| --- | --- | --- | --- |\n";
+  for (size_t i = 0; i < Reliability::kBins; ++i) {
+    if (const ReliabilityBin& bin = reliability.bins()[i]; bin.findings > 0) {
+      table += fmt::format("| {:.1f} to {:.1f} | {} | {:.2f} | {} |\n", static_cast<double>(i) / Reliability::kBins,
+                           static_cast<double>(i + 1) / Reliability::kBins, bin.findings, bin.mean_confidence(),
+                           per_cent(bin.share_correct()));
+    }
+  }
+  return table + fmt::format("\nBrier score {:.3f} of {} findings with a cause.\n", *brier, reliability.findings());
+}
+
+/// Faults by what they cost, as a share of the job's time; empty where that is not known.
+std::string cost_table(std::span<const DrawResult> results) {
+  std::array<std::pair<int64_t, int64_t>, kCostShares.size()> rows{};  // faults named, and faults
+  int64_t known = 0;
+  for (const DrawResult& result : results) {
+    for (const FaultScore& fault : result.score.faults) {
+      if (fault.cost_share) {
+        const auto bound = std::ranges::upper_bound(kCostShares.begin(), kCostShares.end() - 1, *fault.cost_share);
+        auto& [named, all] = rows[static_cast<size_t>(bound - kCostShares.begin())];
+        named += fault.findings > 0 ? 1 : 0;
+        ++all;
+        ++known;
+      }
+    }
+  }
+  std::string table = "\n| the job took longer by | faults | named |\n| --- | --- | --- |\n";
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double from = i == 0 ? 0 : kCostShares[i - 1];
+    const std::string range = i + 1 == rows.size() ? fmt::format("{:.0f} % or more", 100 * from)
+                              : i == 0             ? fmt::format("less than {:.0f} %", 100 * kCostShares[i])
+                                       : fmt::format("{:.0f} to {:.0f} %", 100 * from, 100 * kCostShares[i]);
+    table += fmt::format("| {} | {} | {} |\n", range, rows[i].second, rows[i].first);
+  }
+  return known == 0 ? "" : table;
 }
 
 BySetting settings_of(std::span<const DrawResult> results) {
@@ -197,25 +318,53 @@ std::string overall_text(const Counts& total) {
 }
 
 Json counts_json(const Counts& counts) {
+  Json faults = Json::array();
+  for (const auto& [cause, named] : counts.named) {
+    faults.push_back({{"cause", cause}, {"named", named.first}, {"injected", named.second}});
+  }
   return {{"draws", counts.draws},
           {"right", counts.of(DrawVerdict::kRight)},
           {"abstained", counts.of(DrawVerdict::kAbstained)},
           {"wrong", counts.of(DrawVerdict::kWrong)},
           {"costless", counts.of(DrawVerdict::kCostless)},
-          {"failed", counts.of(DrawVerdict::kFailed)},
+          {"job_failed", counts.of(DrawVerdict::kJobFailed)},
+          {"failed_traced", counts.failed_traced},
+          {"innocent_blamed", counts.innocent_blamed},
+          {"other_cause", counts.other_cause},
+          {"wrong_live_only", counts.live_only},
+          {"costless_named", counts.costless_named},
+          {"duplicates", counts.duplicates},
+          {"draws_waiting", counts.draws_waiting},
           {"median_latency_ms", or_null(median_of(counts.latencies_ms))},
           {"named_live", counts.latencies_ms.size()},
           {"draws_false_live", counts.live_false},
           {"median_cost_error", or_null(median_of(counts.cost_errors))},
           {"costs_judged", counts.cost_errors.size()},
-          {"costs_within_20_percent", counts.costs_within()}};
+          {"costs_within_20_percent", counts.costs_within()},
+          {"faults", faults}};
+}
+
+Json confidence_json(const Reliability& reliability) {
+  Json bins = Json::array();
+  for (size_t i = 0; i < Reliability::kBins; ++i) {
+    const ReliabilityBin& bin = reliability.bins()[i];
+    const bool any = bin.findings > 0;
+    bins.push_back({{"from", static_cast<double>(i) / Reliability::kBins},
+                    {"findings", bin.findings},
+                    {"correct", bin.correct},
+                    {"mean_confidence", or_null(any ? std::optional(bin.mean_confidence()) : std::nullopt)}});
+  }
+  return {{"brier", or_null(reliability.brier())}, {"bins", bins}};
 }
 
 }  // namespace
 
 std::string matrix_to_markdown(std::span<const DrawResult> results) {
-  return overall_text(total_of(results)) + "\n" + kinds_table(results) + "\n" + settings_table(settings_of(results)) +
-         "\n" + confusion_table(confusion_of(results));
+  const Counts total = total_of(results);
+  const BySetting settings = settings_of(results);
+  return overall_text(total) + "\n" + kinds_table(results) + "\n" + apart_table(total) + "\n" +
+         settings_table(settings) + "\n" + combined_table(settings) + confusion_table(confusion_of(results)) +
+         confidence_table(reliability_of(results)) + cost_table(results);
 }
 
 std::string matrix_to_json(std::span<const DrawResult> results) {
@@ -225,10 +374,12 @@ std::string matrix_to_json(std::span<const DrawResult> results) {
     row.update(counts_json(counts));
     settings.push_back(std::move(row));
   }
-  const Json root = {{"schema", 1},
+  const Json root = {{"schema", 2},
+                     {"rules", kScoringRules},
                      {"total", counts_json(total_of(results))},
                      {"settings", settings},
-                     {"confusion", confusion_of(results)}};
+                     {"confusion", confusion_of(results)},
+                     {"confidence", confidence_json(reliability_of(results))}};
   return root.dump(2) + "\n";
 }
 

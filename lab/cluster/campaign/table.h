@@ -9,8 +9,9 @@
 
 namespace stalltrace::lab {
 
-/// Tables in Markdown, for docs/accuracy.md: by kind against the target, by setting, and the confusion matrix. Failed
-/// draws are counted, but in no rate.
+/// Tables in Markdown, for docs/accuracy.md: by kind against the target, what is counted apart, by setting, fault by
+/// fault where a draw has two, the confusion matrix, and the reliability of confidence. Jobs that fail without a
+/// tracer, and costless faults of which nothing false is reported, are counted, but in no rate.
 std::string matrix_to_markdown(std::span<const DrawResult> results);
 
 /// The same figures for programs. docs/lab.md.

@@ -20,12 +20,13 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow connection_reset_row() {
-  return {"connection_reset",
-          "a firewall resets a rank's connections",
-          "connection_reset:rank=2,peer=1",
-          kParameters,
-          "",
-          apply};
+  return {.cause = "connection_reset",
+          .summary = "a firewall resets a rank's connections",
+          .example = "connection_reset:rank=2,peer=1",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

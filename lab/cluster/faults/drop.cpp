@@ -19,12 +19,19 @@ struct Hook {
   std::string netns;
   std::string family;
   std::string chain;
+  std::string match;  // of what passes the node's link
 };
 
+/// The last rank of the node before: in a ring it sends to this node.
+int rank_before(const FaultContext& context) {
+  const int ranks = static_cast<int>(context.nodes.size());
+  return (context.rank - context.node().local_rank + ranks - 1) % ranks;
+}
+
 std::vector<Hook> hooks_of(std::string_view direction, const VirtualNode& node) {
-  const Hook in = {node.netns, "inet", "type filter hook input priority 0"};
+  const Hook in = {node.netns, "inet", "type filter hook input priority 0", fmt::format("iifname {} ", kInterface)};
   const Hook out = {std::string(kBridgeNetns), "netdev",
-                    fmt::format("type filter hook ingress device {} priority 0", bridge_port(node.rank))};
+                    fmt::format("type filter hook ingress device {} priority 0", bridge_port(node.number)), ""};
   if (direction == "both") {
     return {in, out};
   }
@@ -38,7 +45,8 @@ std::string ruleset(const std::string& table, const Hook& hook, const std::vecto
       fmt::format("add table {1} {0}; add counter {1} {0} dropped; add chain {1} {0} faults {{ {2}; policy accept; }}",
                   table, hook.family, hook.chain);
   for (const std::string& match : matches) {
-    text += fmt::format("; add rule {} {} faults {}counter name dropped {}", hook.family, table, match, verdict);
+    text += fmt::format("; add rule {} {} faults {}{}counter name dropped {}", hook.family, table, hook.match, match,
+                        verdict);
   }
   return text;
 }
@@ -68,13 +76,12 @@ Result<AppliedFault> apply_rule(const FaultSpec& spec, const FaultContext& conte
   AppliedFault applied;
   std::vector<std::string> matches = {tcp};
   if (direction == "link") {
-    const int ranks = static_cast<int>(context.nodes.size());
-    const int peer = spec.has("peer") ? static_cast<int>(spec.number("peer")) : (context.rank + ranks - 1) % ranks;
-    if (peer == context.rank) {
-      return fail(fmt::format("fault '{}': a rank has no link to itself", spec.text), "name another peer",
+    const int peer = spec.has("peer") ? static_cast<int>(spec.number("peer")) : rank_before(context);
+    const VirtualNode& source = context.nodes[static_cast<size_t>(peer)];
+    if (source.number == context.node().number) {
+      return fail(fmt::format("fault '{}': a node has no link to itself", spec.text), "name another peer",
                   ErrorKind::kUsage);
     }
-    const VirtualNode& source = context.nodes[static_cast<size_t>(peer)];
     matches = {fmt::format("ip saddr {} ", source.address) + tcp, fmt::format("ip6 saddr {} ", source.address6) + tcp};
     applied.link = FaultLink{peer, context.rank};
   }

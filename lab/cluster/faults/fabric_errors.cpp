@@ -46,10 +46,11 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   applied.undo.push_back({UndoKind::kCommand, remove});
 
   const auto tenth = std::max(1L, std::lround(spec.number("errors") / 10));
-  for (const VirtualNode& counted : context.nodes) {  // errors mean something beside ports that count none
+  for (const VirtualNode& counted :
+       one_per_node(context.nodes)) {  // errors mean something beside ports that count none
     SpawnOptions counting;
     counting.argv = {"sh", "-c", kCounting, fmt::format("{}/{}", sysfs_of(counted), kPort),
-                     std::to_string(&counted == &node ? tenth : 0)};
+                     std::to_string(counted.number == node.number ? tenth : 0)};
     counting.stdin_path = counting.stdout_path = counting.stderr_path = "/dev/null";
     counting.own_process_group = true;
     counting.parent_death_signal = context.outlives_caller ? 0 : SIGKILL;
@@ -67,12 +68,13 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow fabric_errors_row() {
-  return {"fabric_errors",
-          "a node's InfiniBand port, of a made-up sysfs tree, counts errors, and what it sends is slow",
-          "fabric_errors:rank=1,errors=200",
-          kParameters,
-          "",
-          apply};
+  return {.cause = "fabric_errors",
+          .summary = "a node's InfiniBand port, of a made-up sysfs tree, counts errors, and what it sends is slow",
+          .example = "fabric_errors:rank=1,errors=200",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

@@ -22,6 +22,7 @@ struct FaultSpec {
   std::string text;         // as written
   std::string cause;        // "none" or the name of a row
   std::optional<int> rank;  // the affected rank; nullopt: `rank=random`, drawn by the run's seed
+  std::optional<int> node;  // instead: the affected node
   /// After the job's first step; nullopt: a third into the run.
   std::optional<int64_t> start_ns;
   bool at_launch = false;  // instead: in effect from before the ranks start to the end
@@ -44,7 +45,7 @@ std::optional<double> parameter_number(std::string_view text);
 
 /// The target of a fault.
 struct FaultContext {
-  std::span<const VirtualNode> nodes;  // by rank
+  std::span<const VirtualNode> nodes;  // by rank: each with the node that it is on
   int rank = 0;                        // the affected rank
   int number = 0;                      // number of this fault in the run, for unique names
   bool outlives_caller = false;        // applied by hand: helpers outlive the process that started them
@@ -100,6 +101,7 @@ struct FaultRow {
   Result<AppliedFault> (*apply)(const FaultSpec&, const FaultContext&);
   Onset onset = Onset::kRunning;
   bool harmless = false;  // normal behaviour, not a fault: no finding is expected
+  bool of_node = false;   // acts on the interface of a rank's node, and so on all ranks of that node
 };
 
 }  // namespace stalltrace::lab

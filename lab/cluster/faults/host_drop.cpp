@@ -39,12 +39,13 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow host_drop_row() {
-  return {"host_drop",
-          "the queue of a node's network interface overflows",
-          "host_drop:rank=2,mbit=200,limit=24",
-          kParameters,
-          "",
-          apply};
+  return {.cause = "host_drop",
+          .summary = "the queue of a node's network interface overflows",
+          .example = "host_drop:rank=2,mbit=200,limit=24",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

@@ -48,11 +48,11 @@ Status add_other_network(const FaultContext& context, AppliedFault& applied) {
   const VirtualNode& own = context.node();
   const std::string name(kOtherInterface);
   ST_TRY(change(in(own, {"link", "add", name, "type", "bridge"}), in(own, {"link", "del", name}), applied));
-  ST_TRY(run_command(in(own, {"addr", "add", fmt::format("10.66.0.{}/24", context.rank + 1), "dev", name})));
+  ST_TRY(run_command(in(own, {"addr", "add", fmt::format("10.66.0.{}/24", own.number + 1), "dev", name})));
   ST_TRY(run_command(in(own, {"link", "set", name, "up"})));
   const std::string network(kOtherNetwork);
-  for (const VirtualNode& node : context.nodes) {
-    if (&node != &own) {
+  for (const VirtualNode& node : one_per_node(context.nodes)) {
+    if (node.number != own.number) {
       ST_TRY(change(in(node, {"route", "add", network, "via", std::string(kRouter)}),
                     in(node, {"route", "del", network}), applied));
     }
@@ -76,9 +76,9 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   if (spec.choice("how") == "network") {
     return choose_other_network(context);
   }
-  if (context.rank == 0) {
-    return fail(fmt::format("fault '{}': rank 0 is who the others connect to", spec.text), "name another rank",
-                ErrorKind::kUsage);
+  if (context.node().number == 0) {
+    return fail(fmt::format("fault '{}': rank 0 is who the others connect to", spec.text),
+                "name a rank on another node", ErrorKind::kUsage);
   }
   const VirtualNode& master = context.nodes.front();
   const std::string table = fmt::format("stalltrace_{}", context.number);

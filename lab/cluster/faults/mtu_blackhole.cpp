@@ -43,7 +43,7 @@ Status cut_batches(std::string_view netns, std::string_view interface, AppliedFa
 
 /// Both ends of the node's link.
 Status cut_batches(const VirtualNode& node, AppliedFault& applied) {
-  ST_TRY(cut_batches(kBridgeNetns, bridge_port(node.rank), applied));
+  ST_TRY(cut_batches(kBridgeNetns, bridge_port(node.number), applied));
   return cut_batches(node.netns, kInterface, applied);
 }
 
@@ -59,13 +59,14 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow mtu_blackhole_row() {
-  return {"mtu_blackhole",
-          "large packets vanish at a node or on one link",
-          "mtu_blackhole:rank=2,bytes=1400",
-          kParameters,
-          "",
-          apply,
-          Onset::kAny};
+  return {.cause = "mtu_blackhole",
+          .summary = "large packets vanish at a node or on one link",
+          .example = "mtu_blackhole:rank=2,bytes=1400",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .onset = Onset::kAny,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

@@ -25,13 +25,14 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow packet_loss_row() {
-  return {"packet_loss",
-          "TCP packets are lost at a node or on one link",
-          "packet_loss:rank=2,percent=2,direction=ingress",
-          kParameters,
-          "",
-          apply,
-          Onset::kAny};
+  return {.cause = "packet_loss",
+          .summary = "TCP packets are lost at a node or on one link",
+          .example = "packet_loss:rank=2,percent=2,direction=ingress",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .onset = Onset::kAny,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

@@ -14,13 +14,14 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow partition_row() {
-  return {"partition",
-          "no packet gets through to a node, from it, or on one link",
-          "partition:rank=2,direction=both",
-          kParameters,
-          "",
-          apply,
-          Onset::kAny};
+  return {.cause = "partition",
+          .summary = "no packet gets through to a node, from it, or on one link",
+          .example = "partition:rank=2,direction=both",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .onset = Onset::kAny,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

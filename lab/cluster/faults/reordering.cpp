@@ -73,7 +73,8 @@ FaultRow reordering_row() {
           .parameters = kParameters,
           .pulse = "",
           .apply = apply,
-          .harmless = true};
+          .harmless = true,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

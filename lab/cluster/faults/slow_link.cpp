@@ -37,8 +37,14 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
 }  // namespace
 
 FaultRow slow_link_row() {
-  return {"slow_link", "what a node sends is limited to a rate", "slow_link:rank=2,mbit=40", kParameters, "", apply,
-          Onset::kAny};
+  return {.cause = "slow_link",
+          .summary = "what a node sends is limited to a rate",
+          .example = "slow_link:rank=2,mbit=40",
+          .parameters = kParameters,
+          .pulse = "",
+          .apply = apply,
+          .onset = Onset::kAny,
+          .of_node = true};
 }
 
 }  // namespace stalltrace::lab

@@ -53,7 +53,7 @@ Status end_processes(const std::string& netns) {
 
 }  // namespace
 
-std::string bridge_port(int rank) { return fmt::format("veth{}", rank); }
+std::string bridge_port(int node) { return fmt::format("veth{}", node); }
 
 std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNode> nodes,
                                                        std::optional<int64_t> link_mbit) {
@@ -65,7 +65,7 @@ std::vector<std::vector<std::string>> network_commands(std::span<const VirtualNo
       in(kBridgeNetns, {"link", "set", "br0", "up"}),
   };
   for (const VirtualNode& node : nodes) {
-    const std::string port = bridge_port(node.rank);
+    const std::string port = bridge_port(node.number);
     commands.push_back({"ip", "netns", "add", node.netns});
     commands.push_back(
         in(kBridgeNetns, {"link", "add", port, "type", "veth", "peer", "name", kInterface, "netns", node.netns}));

@@ -22,7 +22,7 @@ inline constexpr std::string_view kInterface = "eth0";
 inline constexpr std::string_view kRouter = "10.77.0.254";
 
 /// The bridge's end of a node's link, in kBridgeNetns.
-std::string bridge_port(int rank);
+std::string bridge_port(int node);
 
 /// The commands that make the network, in order; pure. With a rate, a node's incoming packets pass a token bucket of
 /// the bridge.

@@ -14,7 +14,7 @@ namespace stalltrace::lab {
 namespace {
 
 std::string parameter_names(const FaultRow& row) {
-  std::string names = "rank, start, duration, every";
+  std::string names = row.of_node ? "rank or node, start, duration, every" : "rank, start, duration, every";
   if (row.pulse.empty()) {
     names += ", for";
   }
@@ -53,6 +53,19 @@ Status read_rank(std::string_view value, FaultSpec& spec) {
   return {};
 }
 
+Status read_node(const FaultRow& row, std::string_view value, FaultSpec& spec) {
+  const auto node = parse_integer(value);
+  if (!row.of_node) {
+    return fail(fmt::format("{} acts on a rank, not on a node", row.cause),
+                fmt::format("write it like {}", row.example), ErrorKind::kUsage);
+  }
+  if (!node || *node < 0 || *node >= kMaximumRanks) {
+    return fail(fmt::format("node={} is not a node", value), "write node=1", ErrorKind::kUsage);
+  }
+  spec.node = static_cast<int>(*node);
+  return {};
+}
+
 constexpr std::string_view kLaunch = "launch";
 
 Status read_time(std::string_view key, std::string_view value, std::optional<int64_t>& into) {
@@ -67,6 +80,9 @@ Status read_time(std::string_view key, std::string_view value, std::optional<int
 Status read_pair(const FaultRow& row, std::string_view key, std::string_view value, FaultSpec& spec) {
   if (key == "rank") {
     return read_rank(value, spec);
+  }
+  if (key == "node") {
+    return read_node(row, value, spec);
   }
   if (key == "start" && value == kLaunch) {
     spec.at_launch = row.onset != Onset::kRunning;
@@ -114,7 +130,11 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
       return fail(fmt::format("'{}' is not key=value", pair), fmt::format("write it like {}", row.example),
                   ErrorKind::kUsage);
     }
-    rank_given = rank_given || pair.substr(0, equals) == "rank";
+    const bool names_location = pair.starts_with("rank=") || pair.starts_with("node=");
+    if (names_location && rank_given) {
+      return fail("a fault has one location", "leave one of rank and node out", ErrorKind::kUsage);
+    }
+    rank_given = rank_given || names_location;
     ST_TRY(read_pair(row, pair.substr(0, equals), pair.substr(equals + 1), spec));
   }
   if (!rank_given) {
@@ -192,7 +212,9 @@ std::string fault_help() {
     }
   }
   return help +
-         "every fault takes rank=N or rank=random, start=DURATION after the first step or, of network faults, "
+         "every fault takes rank=N or rank=random (those of the network, which act on the interface of the rank's "
+         "node, "
+         "also node=N), start=DURATION after the first step or, of network faults, "
          "start=launch (default: a third into the "
          "run), "
          "duration=DURATION, and for=DURATION,every=DURATION to come and go (process_stopped: every alone)\n";

@@ -65,6 +65,15 @@ TEST(FaultSpec, NoneAndRandom) {
   EXPECT_TRUE(differs);
 }
 
+TEST(FaultSpec, AFaultOfTheNetworkMayNameANode) {
+  const auto spec = parse_fault("packet_loss:node=1,percent=2");
+  ASSERT_TRUE(spec) << spec.error().what;
+  EXPECT_EQ(spec->node, 1);
+  EXPECT_EQ(*choose_rank(*spec, 8, 0, 4), 4) << "its first rank";
+  EXPECT_EQ(*choose_rank(*spec, 4, 0), 1);
+  EXPECT_FALSE(choose_rank(*parse_fault("packet_loss:node=2"), 8, 0, 4));
+}
+
 struct BadCase {
   const char* text;
   const char* message;
@@ -86,6 +95,9 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"packet_loss", "needs rank=N"}, BadCase{"packet_loss:percent=2", "needs rank=N"},
                     BadCase{"packet_loss:rank=two", "rank=two is not a rank"},
                     BadCase{"packet_loss:rank=-1", "rank=-1 is not a rank"},
+                    BadCase{"packet_loss:node=one", "node=one is not a node"},
+                    BadCase{"packet_loss:node=1,rank=2", "a fault has one location"},
+                    BadCase{"late_rank:node=1", "late_rank acts on a rank, not on a node"},
                     BadCase{"packet_loss:rank=1,percent=200", "percent=200 is not a number from 0.01 to 100"},
                     BadCase{"packet_loss:rank=1,percent=2x", "percent=2x is not a number"},
                     BadCase{"packet_loss:rank=1,direction=up", "is not one of ingress, egress, both, link"},

@@ -40,9 +40,14 @@ const FaultRow* find_fault_row(std::string_view cause) {
   return row == rows.end() ? nullptr : &*row;
 }
 
-Result<int> choose_rank(const FaultSpec& spec, int ranks, uint64_t seed) {
+Result<int> choose_rank(const FaultSpec& spec, int ranks, uint64_t seed, int ranks_per_node) {
+  if (spec.node && *spec.node >= ranks / ranks_per_node) {
+    return fail(fmt::format("fault '{}': there is no node {} among {}", spec.text, *spec.node, ranks / ranks_per_node),
+                "nodes count from 0", ErrorKind::kUsage);
+  }
   const int rank =
-      spec.rank.value_or(static_cast<int>(splitmix64_text(spec.text, seed) % static_cast<uint64_t>(ranks)));
+      spec.node ? *spec.node * ranks_per_node
+                : spec.rank.value_or(static_cast<int>(splitmix64_text(spec.text, seed) % static_cast<uint64_t>(ranks)));
   for (const int named : {rank, static_cast<int>(spec.has("peer") ? spec.number("peer") : 0)}) {
     if (named >= ranks) {
       return fail(fmt::format("fault '{}': there is no rank {} among {}", spec.text, named, ranks),

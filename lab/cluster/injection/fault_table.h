@@ -19,8 +19,9 @@ const FaultRow* find_fault_row(std::string_view cause);
 /// Length of one pulse; nullopt: the fault acts all the time.
 std::optional<int64_t> pulse_of(const FaultRow& row, const FaultSpec& spec);
 
-/// Validates ranks against the size of the cluster, which parse_fault can't do. Draws the rank of `rank=random`.
-Result<int> choose_rank(const FaultSpec& spec, int ranks, uint64_t seed);
+/// Validates ranks and nodes against the size of the cluster, which parse_fault can't do. Draws the rank of
+/// `rank=random`; a node is represented by its first rank.
+Result<int> choose_rank(const FaultSpec& spec, int ranks, uint64_t seed, int ranks_per_node = 1);
 
 /// Number of packets dropped so far.
 Result<uint64_t> read_counter(const PacketCounter& counter);

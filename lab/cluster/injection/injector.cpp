@@ -53,7 +53,11 @@ Result<Injector> Injector::make(std::span<const FaultSpec> specs, std::span<cons
       return fail(fmt::format("fault '{}': no such fault", spec.text), {}, ErrorKind::kUsage);
     }
     planned.truth.spec = spec;
-    ST_ASSIGN(planned.truth.rank, choose_rank(spec, static_cast<int>(nodes.size()), seed));
+    const int ranks_per_node = nodes.empty() ? 1 : nodes.front().local_ranks;
+    ST_ASSIGN(planned.truth.rank, choose_rank(spec, static_cast<int>(nodes.size()), seed, ranks_per_node));
+    if (planned.row->of_node) {
+      planned.truth.node = nodes[static_cast<size_t>(planned.truth.rank)].name;
+    }
     injector.faults_.push_back(std::move(planned));
   }
   return injector;

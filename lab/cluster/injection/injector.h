@@ -36,7 +36,7 @@ class Injector {
  public:
   using Announce = std::function<void(std::string_view)>;
 
-  /// Checks ranks; applies nothing yet. `nodes` (with the pids of the ranks) outlives the injector.
+  /// Checks ranks; applies nothing yet. `nodes` (by rank, with the ranks' pids) outlives the injector.
   static Result<Injector> make(std::span<const FaultSpec> specs, std::span<const VirtualNode> nodes, int total_steps,
                                uint64_t seed, Announce announce);
 

@@ -105,6 +105,24 @@ TEST_F(InjectorOfLateRank, DoesNotBeginOnARankThatHasEnded) {
   EXPECT_TRUE(injector->truths().at(0).intervals.empty());
 }
 
+TEST(InjectorOfANode, NamesTheNodeOfAFaultOfTheNetwork) {
+  std::vector<VirtualNode> nodes;
+  for (int rank = 0; rank < 4; ++rank) {
+    nodes.push_back(make_node(rank, "/out", 2));
+  }
+  const std::vector<FaultSpec> specs = {parse_fault("packet_loss:node=1").value(),
+                                        parse_fault("slow_link:rank=3").value(),
+                                        parse_fault("late_rank:rank=3").value()};
+  const auto injector = Injector::make(specs, nodes, 30, 1, [](std::string_view) {});
+  ASSERT_TRUE(injector);
+  const auto truths = injector->truths();
+  EXPECT_EQ(truths[0].node, "node1");
+  EXPECT_EQ(truths[0].rank, 2);
+  EXPECT_EQ(truths[1].node, "node1");
+  EXPECT_EQ(truths[1].rank, 3);
+  EXPECT_TRUE(truths[2].node.empty());
+}
+
 TEST_F(InjectorOfLateRank, NoneIsNoFaultAndAStrangeRankIsRefused) {
   EXPECT_TRUE(make("none")->truths().empty());
   EXPECT_FALSE(make("late_rank:rank=2"));

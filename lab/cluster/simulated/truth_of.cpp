@@ -26,7 +26,7 @@ FaultTruth fault_of(const simulation::Job& job, size_t index) {
   truth.spec.values["factor"] = fmt::format("{}", fault.factor);
   if (simulation::is_of_node(fault.kind)) {
     truth.spec.values["direction"] = "egress";
-    truth.details.emplace_back("node", simulation::Job::node_name(fault.rank / job.options().ranks_per_node));
+    truth.node = simulation::Job::node_name(fault.rank / job.options().ranks_per_node);
   }
   truth.rank = fault.rank;
   for (const simulation::Effect& effect : job.history().effects) {
@@ -45,6 +45,7 @@ Truth truth_of(const simulation::Job& job) {
   const simulation::Attempt& last = history.attempts.back();
   Truth truth;
   truth.options.ranks = options.ranks();
+  truth.options.ranks_per_node = options.ranks_per_node;
   truth.options.workload = "simulated:" + options.shape;
   truth.options.steps = options.steps;
   truth.options.seed = options.seed;
@@ -65,6 +66,8 @@ Truth truth_of(const simulation::Job& job) {
     entry.rank.pid = own.pid;
     entry.rank.steps = own.steps;
     entry.rank.status = status_of(own);
+    const simulation::SimulatedClock clock = job.clock(node);
+    entry.clock = ClockTruth{simulation::kOriginNs, clock.error_ns, clock.drift * 1e6};
     truth.nodes.push_back(std::move(entry));
   }
   for (size_t i = 0; i < options.faults.size(); ++i) {

@@ -91,6 +91,14 @@ std::string to_text(const SocketAddress& address) {
   return std::string(host.data()) + "<" + std::to_string(port) + ">";
 }
 
+bool same_host(const SocketAddress& a, const SocketAddress& b) {
+  if (a.any.sa_family != b.any.sa_family) {
+    return false;
+  }
+  return a.any.sa_family == AF_INET6 ? std::memcmp(&a.v6.sin6_addr, &b.v6.sin6_addr, sizeof(a.v6.sin6_addr)) == 0
+                                     : a.v4.sin_addr.s_addr == b.v4.sin_addr.s_addr;
+}
+
 ncclResult_t find_interface(Interface* result) {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0) {

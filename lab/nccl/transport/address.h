@@ -30,6 +30,9 @@ struct Interface {
 /// "10.77.0.2<40112>"
 std::string to_text(const SocketAddress& address);
 
+/// Ranks with the same address, whatever the port, share a node.
+bool same_host(const SocketAddress& a, const SocketAddress& b);
+
 /// ncclInvalidUsage when no interface fits, as NCCL answers.
 ncclResult_t find_interface(Interface* result);
 

@@ -8,13 +8,17 @@
 
 namespace lab::nccl {
 
-Links::Links(int rank, uint64_t magic, Socket listener, std::vector<SocketAddress> peers)
-    : rank_(rank), magic_(magic), listener_(std::move(listener)), peers_(std::move(peers)) {}
+Links::Links(int rank, uint64_t magic, Listeners listeners, std::vector<SocketAddress> peers)
+    : rank_(rank), magic_(magic), listeners_(std::move(listeners)), peers_(std::move(peers)) {}
+
+bool Links::is_local(int peer) const {
+  return listeners_.local && same_host(peers_[static_cast<size_t>(rank_)], peers_[static_cast<size_t>(peer)]);
+}
 
 ncclResult_t Links::outgoing(LinkUse use, int peer, int* fd) {
   Outgoing& link = outgoing_[{use, peer}];
   if (!link.socket) {
-    NCCL_TRY(begin_connect(peers_[static_cast<size_t>(peer)], &link.socket));
+    NCCL_TRY(begin_connect(peers_[static_cast<size_t>(peer)], is_local(peer), &link.socket));
   }
   *fd = link.ready ? link.socket.get() : -1;
   return ncclSuccess;
@@ -26,7 +30,8 @@ int Links::incoming(LinkUse use, int peer) const {
 }
 
 void Links::add_polls(std::vector<pollfd>* polls) const {
-  polls->push_back({.fd = listener_.get(), .events = POLLIN, .revents = 0});
+  polls->push_back({.fd = listeners_.tcp.get(), .events = POLLIN, .revents = 0});
+  polls->push_back({.fd = listeners_.local.get(), .events = POLLIN, .revents = 0});  // poll ignores -1
   for (const Newcomer& newcomer : newcomers_) {
     polls->push_back({.fd = newcomer.socket.get(), .events = POLLIN, .revents = 0});
   }
@@ -65,20 +70,30 @@ ncclResult_t Links::finish_connect(Key key, Outgoing* link) {
     return ncclSystemError;
   }
   link->ready = true;
-  info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [send] via NET/Socket/0%s", rank_, peer,
-       use == LinkUse::kRing ? "" : "/Shared");
+  if (is_local(peer)) {
+    info(kInit | kShm, "Channel 00 : %d[0] -> %d[0] via SHM/direct/direct", rank_, peer);
+  } else {
+    info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [send] via NET/Socket/0%s", rank_, peer,
+         use == LinkUse::kRing ? "" : "/Shared");
+  }
   return ncclSuccess;
 }
 
-ncclResult_t Links::admit_newcomers() {
-  for (Socket socket;;) {
-    NCCL_TRY(try_accept(listener_, &socket));
+ncclResult_t Links::accept_newcomers(const Socket& listener) {
+  for (Socket socket; listener;) {
+    NCCL_TRY(try_accept(listener, &socket));
     if (!socket) {
       break;
     }
     newcomers_.push_back({.socket = std::move(socket), .hello = {}, .got = 0});
     socket = Socket();
   }
+  return ncclSuccess;
+}
+
+ncclResult_t Links::admit_newcomers() {
+  NCCL_TRY(accept_newcomers(listeners_.tcp));
+  NCCL_TRY(accept_newcomers(listeners_.local));
   std::erase_if(newcomers_, [this](Newcomer& newcomer) {
     size_t moved = 0;
     char* at = reinterpret_cast<char*>(&newcomer.hello) + newcomer.got;
@@ -92,8 +107,10 @@ ncclResult_t Links::admit_newcomers() {
     if (newcomer.hello.magic == magic_) {
       const Key key{static_cast<LinkUse>(newcomer.hello.use), newcomer.hello.rank};
       incoming_.emplace(key, std::move(newcomer.socket));
-      info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [receive] via NET/Socket/0%s", key.second, rank_,
-           key.first == LinkUse::kRing ? "" : "/Shared");
+      if (!is_local(key.second)) {
+        info(kInit | kNet, "Channel 00/0 : %d[0] -> %d[0] [receive] via NET/Socket/0%s", key.second, rank_,
+             key.first == LinkUse::kRing ? "" : "/Shared");
+      }
     }
     return true;
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's data connections: one TCP connection for each direction, peer and use, made when first used. The sender
-// connects to the receiver's listener and says who it is. Owned and used by the proxy thread alone; nothing blocks.
+// A rank's data connections: one for each direction, peer and use, made when first used: a TCP connection, or a UNIX
+// socket to a rank of the same node where ranks listen locally. The sender connects to the receiver's listener and says
+// who it is. Owned and used by the proxy thread alone; nothing blocks.
 #pragma once
 
 #include <poll.h>
@@ -21,9 +22,15 @@ enum class LinkUse : uint32_t { kRing = 0, kPeerToPeer = 1 };
 
 class Links {
  public:
-  /// `peers[r]` is the address of rank r's listener; `listener` is this rank's own; `magic` distinguishes
+  /// Where a rank accepts connections; `local` is empty if ranks of one node use TCP as well.
+  struct Listeners {
+    Socket tcp;
+    Socket local;
+  };
+
+  /// `peers[r]` is the address of rank r's TCP listener; `listeners` are this rank's own; `magic` distinguishes
   /// communicators.
-  Links(int rank, uint64_t magic, Socket listener, std::vector<SocketAddress> peers);
+  Links(int rank, uint64_t magic, Listeners listeners, std::vector<SocketAddress> peers);
 
   /// The connection to send to `peer` over: *fd is -1 while it is being made.
   ncclResult_t outgoing(LinkUse use, int peer, int* fd);
@@ -56,12 +63,15 @@ class Links {
     size_t got;
   };
 
+  /// True if data to and from the peer stay on the node and don't go over TCP.
+  [[nodiscard]] bool is_local(int peer) const;
   ncclResult_t finish_connect(Key key, Outgoing* link);
+  ncclResult_t accept_newcomers(const Socket& listener);
   ncclResult_t admit_newcomers();
 
   int rank_;
   uint64_t magic_;
-  Socket listener_;
+  Listeners listeners_;
   std::vector<SocketAddress> peers_;
   std::map<Key, Outgoing> outgoing_;
   std::map<Key, Socket> incoming_;

@@ -3,13 +3,17 @@
 
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -84,6 +88,35 @@ ncclResult_t connect_once(const SocketAddress& peer, const std::atomic<bool>& ab
   return ncclSuccess;
 }
 
+/// A name in the abstract namespace, which ends with its last socket and leaves no file.
+class LocalName {
+ public:
+  explicit LocalName(const SocketAddress& address) {
+    const std::string name = "lab-nccl " + to_text(address);
+    name_.sun_family = AF_UNIX;
+    std::memcpy(name_.sun_path + 1, name.data(), std::min(name.size(), sizeof(name_.sun_path) - 1));
+    size_ = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  }
+  [[nodiscard]] const sockaddr* address() const { return reinterpret_cast<const sockaddr*>(&name_); }
+  [[nodiscard]] socklen_t size() const { return size_; }
+
+ private:
+  sockaddr_un name_{};
+  socklen_t size_ = 0;
+};
+
+ncclResult_t start_listening(const Socket& listener, const sockaddr* address, socklen_t size) {
+  if (::bind(listener.get(), address, size) != 0) {
+    NCCL_WARN("Call to bind failed: %s", strerror(errno));
+    return ncclSystemError;
+  }
+  if (::listen(listener.get(), kBacklog) != 0) {
+    NCCL_WARN("Call to listen failed: %s", strerror(errno));
+    return ncclSystemError;
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t stream_failure(const char* call, int fd, int error) {
   NCCL_WARN("socketProgressOpt: Call to %s %s failed : %s", call, peer_text(fd).c_str(), strerror(error));
   return ncclRemoteError;
@@ -99,14 +132,7 @@ Socket::~Socket() {
 
 ncclResult_t listen_on(const Interface& interface, Socket* listener, SocketAddress* bound) {
   NCCL_TRY(open_socket(interface.address.any.sa_family, listener));
-  if (::bind(listener->get(), &interface.address.any, interface.address.size()) != 0) {
-    NCCL_WARN("Call to bind failed: %s", strerror(errno));
-    return ncclSystemError;
-  }
-  if (::listen(listener->get(), kBacklog) != 0) {
-    NCCL_WARN("Call to listen failed: %s", strerror(errno));
-    return ncclSystemError;
-  }
+  NCCL_TRY(start_listening(*listener, &interface.address.any, interface.address.size()));
   std::memset(bound, 0, sizeof(*bound));
   socklen_t size = sizeof(*bound);
   if (getsockname(listener->get(), &bound->any, &size) != 0) {
@@ -116,10 +142,20 @@ ncclResult_t listen_on(const Interface& interface, Socket* listener, SocketAddre
   return ncclSuccess;
 }
 
-ncclResult_t begin_connect(const SocketAddress& peer, Socket* socket) {
-  NCCL_TRY(open_socket(peer.any.sa_family, socket));
-  set_no_delay(*socket);
-  if (::connect(socket->get(), &peer.any, peer.size()) != 0 && errno != EINPROGRESS) {
+ncclResult_t listen_locally(const SocketAddress& own, Socket* listener) {
+  NCCL_TRY(open_socket(AF_UNIX, listener));
+  const LocalName name(own);
+  return start_listening(*listener, name.address(), name.size());
+}
+
+ncclResult_t begin_connect(const SocketAddress& peer, bool locally, Socket* socket) {
+  NCCL_TRY(open_socket(locally ? AF_UNIX : peer.any.sa_family, socket));
+  const LocalName name(peer);
+  if (!locally) {
+    set_no_delay(*socket);
+  }
+  if (::connect(socket->get(), locally ? name.address() : &peer.any, locally ? name.size() : peer.size()) != 0 &&
+      errno != EINPROGRESS) {
     NCCL_WARN("socketStartConnect: connect to %s failed : %s", to_text(peer).c_str(), strerror(errno));
     return may_recover(errno) ? ncclRemoteError : ncclSystemError;
   }
@@ -236,7 +272,10 @@ ncclResult_t recv_all(const Socket& socket, void* data, size_t size, const std::
 std::string peer_text(int fd) {
   SocketAddress address{};
   socklen_t size = sizeof(address);
-  return getpeername(fd, &address.any, &size) == 0 ? to_text(address) : "(unconnected)";
+  if (getpeername(fd, &address.any, &size) != 0) {
+    return "(unconnected)";
+  }
+  return address.any.sa_family == AF_UNIX ? "on this node" : to_text(address);
 }
 
 }  // namespace lab::nccl

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP sockets. All are nonblocking and close on exec; the functions here wait with poll(), in short turns, until they
-// are done or `abort` becomes true (then ncclInternalError). Each failure is logged where it is found.
+// TCP sockets, and UNIX sockets between ranks of one node. All are nonblocking and close on exec; the functions here
+// wait with poll(), in short turns, until they are done or `abort` becomes true (then ncclInternalError). Each failure
+// is logged where it is found.
 #pragma once
 
 #include <atomic>
@@ -34,8 +35,13 @@ class Socket {
 /// Listens on the interface's address, on a port the kernel chooses; `*bound` is the address others connect to.
 ncclResult_t listen_on(const Interface& interface, Socket* listener, SocketAddress* bound);
 
-/// Begins to connect; the socket becomes writable when that ends, and connect_error() says how.
-ncclResult_t begin_connect(const SocketAddress& peer, Socket* socket);
+/// Listens at a name that only processes of this network namespace reach, derived from the address of the rank's own
+/// TCP listener, which no other process there can have.
+ncclResult_t listen_locally(const SocketAddress& own, Socket* listener);
+
+/// Begins to connect; with `locally` to the peer's local name. The socket becomes writable when that ends, and
+/// connect_error() says how.
+ncclResult_t begin_connect(const SocketAddress& peer, bool locally, Socket* socket);
 /// 0, or the errno of the connection attempt that ended.
 int connect_error(const Socket& socket);
 

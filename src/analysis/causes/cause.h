@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -108,10 +109,14 @@ double share_of(int64_t part_ns, int64_t whole_ns);
 /// "rank 2", or "pid 4711 on node2" where the rank is unknown.
 std::string short_name(const Cluster& cluster, MemberIndex member);
 /// The cost in a summary: "the job lost 5.12 s in 37 collectives", "the job has hung for 20 s", "the job ended after
-/// 153 ms of waiting", "the job ended".
+/// 153 ms of waiting", "the job ended"; by another run: "the job lost 5.12 s in 37 collectives against the run given by
+/// --like".
 std::string cost_text(const CauseGroup& group);
 /// True if the job ended in these stalls, so that they are no hang.
 bool ended_job(const CauseGroup& group);
+/// How long the stalls like the group's longest one took, and how long they take in the run that was right; none where
+/// that one was not judged by it.
+std::optional<TimesByReference> times_by_reference(const CauseGroup& group);
 /// The cost in a mention: "5.12 s more in 37 collectives".
 std::string more_text(const CauseGroup& group);
 /// The evidence that every finding has: how long the stalls were, and how long such instances usually take.

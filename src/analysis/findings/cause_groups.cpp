@@ -257,6 +257,7 @@ StallFinding finding_of(const AnalysisContext& context, CauseGroup& group) {
     finding.lost.push_back({stall->lost().from_ns, stall->lost().to_ns});
   }
   std::ranges::sort(finding.lost, {}, &TimeRange::to_ns);
+  finding.like = times_by_reference(group);
   finding.evidence.push_back(stall_evidence(context, group));
   rule.describe(context, group, finding);
   if (const auto rhythm = rhythm_of(context, group)) {

@@ -34,7 +34,8 @@ InspectedLike like_of(const WatchedInstance& watched) {
           .median_ns = watched.transfer_spread.median_ns,
           .mad_ns = watched.transfer_spread.deviation_ns,
           .limit_ns = watched.transfer_limit_ns,
-          .late_limit_ns = watched.late_limit_ns};
+          .late_limit_ns = watched.late_limit_ns,
+          .by_reference = watched.transfer.by_reference};
 }
 
 /// The measured value: the part of the reason that stalls and other parts share.
@@ -216,6 +217,10 @@ Result<InstanceId> find_instance(EventSource& source, const Cluster& cluster, co
     return fail(fmt::format("no call {} in these recordings", name),
                 "stalltrace query FILE \"SELECT name FROM event_name WHERE kind = 'collective'\" lists them",
                 ErrorKind::kNotFound);
+  }
+  if (row->completion == Completion::kCaptured) {
+    return fail(fmt::format("{} was captured into a CUDA graph and did not run: it has no instance", name),
+                "name a call that ran", ErrorKind::kUsage);
   }
   const MemberIndex member = cluster.find(row->node_id, row->pid);
   const int64_t arrival_ns = cluster.clock().to_common(row->node_id, row->timestamp_ns);

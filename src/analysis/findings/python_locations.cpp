@@ -97,7 +97,9 @@ class Locations {
       const PythonFrame& named = awaited ? *location.own : *location.called;
       const Key key{named.function, location.own->file};
       locations.add(key);
-      lines[key].add(awaited ? awaited_text(location) : waiting_text(location));
+      lines[key].add(location.own->native ? native_text(location)
+                     : awaited            ? awaited_text(location)
+                                          : waiting_text(location));
       const bool by_workers = awaited && waits_for_workers(frames->second);
       const std::string workers = by_workers ? workers_text(std::span(samples).subspan(i + 1)) : "";
       doings[key].add(workers.empty() ? doing_in(row) : workers);
@@ -119,6 +121,13 @@ class Locations {
   [[nodiscard]] const Frames& frames() const { return frames_; }
 
  private:
+  /// Native code has no lines: "usleep, called by compute_step (train)".
+  static std::string native_text(const PythonLocation& location) {
+    return location.called == location.own
+               ? brief_text(*location.own)
+               : fmt::format("{}, called by {}", printable(location.called->function), brief_text(*location.own));
+  }
+
   /// What the program called, at the program's own line.
   static std::string waiting_text(const PythonLocation& location) {
     return brief_text({location.called->function, location.own->file, location.own->line});
@@ -261,6 +270,9 @@ void prove_by_line(const std::vector<const Sample*>& samples, const Frames& fram
       continue;
     }
     const PythonFrame& innermost = stack->second.front();
+    if (innermost.native) {
+      return;  // a function without a line proves nothing: it may be in a loop
+    }
     if (line != nullptr &&
         (innermost.line != line->line || innermost.file != line->file || innermost.function != line->function)) {
       return;

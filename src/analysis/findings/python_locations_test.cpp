@@ -28,8 +28,23 @@ constexpr int64_t kWorker = 5;
 constexpr int64_t kIdleWorker = 6;
 constexpr int64_t kLoadElsewhere = 7;
 constexpr int64_t kLoadAgain = 8;
+constexpr int64_t kNative = 9;
+constexpr int64_t kNativeWait = 10;
+
+void add_native_stacks(MemorySource& source) {
+  const std::string outer = "\nmain [/home/u/train]\n__libc_start_main [/usr/lib/x86_64-linux-gnu/libc.so.6]";
+  source.accept(Stack{kNative,
+                      "clock_nanosleep [/usr/lib/x86_64-linux-gnu/libc.so.6]\n"
+                      "usleep [/usr/lib/x86_64-linux-gnu/libc.so.6]\ncompute_step(int) [/home/u/train]" +
+                          outer});
+  source.accept(Stack{kNativeWait,
+                      "poll [/usr/lib/x86_64-linux-gnu/libc.so.6]\nopal_progress [/usr/lib/libopen-pal.so.40]\n"
+                      "PMPI_Allreduce [/usr/lib/libmpi.so.40]" +
+                          outer});
+}
 
 void add_stacks(MemorySource& source) {
+  add_native_stacks(source);
   const std::string torch = kTorch;
   const std::string outer = "\ntrain (/home/u/train.py:88)\n<module> (/home/u/train.py:120)";
   const std::string worker = "\n_worker_loop (" + torch + "utils/data/_utils/worker.py:302)\n" +
@@ -123,6 +138,23 @@ TEST(PythonLocations, TheProgramsLineAndTheInnermost) {
   MemorySource source = absent_job();
   source.accept(sample(2, kHangFromNs + kNsPerSecond, kPoll, "waiting for TCP 10.0.0.1:4 -> 10.0.0.2:5 (ESTABLISHED)"));
   golden::expect_text(only(source).summary);
+}
+
+TEST(PythonLocations, NativeFramesWhereARankIsNotPython) {
+  MemorySource source = absent_job();
+  for (const int rank : {0, 1, 3}) {
+    source.accept(sample(rank, kHangFromNs + kNsPerSecond, kNativeWait, "waiting for 9 descriptors"));
+  }
+  source.accept(sample(2, kHangFromNs + kNsPerSecond, kNative, "sleeping (clock_nanosleep)"));
+  const Finding finding = only(source);
+  expect_culprit(finding, Cause::kMissingCollective, 2);
+  golden::expect_text(locations_of(finding));
+  golden::expect_text(finding.summary);
+}
+
+TEST(PythonLocations, ANativeFunctionWithoutALineProvesNoHang) {
+  EXPECT_EQ(computing_job({kLoad, kLoad, kLoad, kLoad}).severity, Severity::kCritical);
+  EXPECT_EQ(computing_job({kNative, kNative, kNative, kNative}).severity, Severity::kWaiting);
 }
 
 TEST(PythonLocations, NothingIsClaimedFromOutsideTheStall) {

@@ -27,7 +27,7 @@ StalledInstance calls_of(const Cluster& cluster, const Timeline& timeline, const
          .pid = member.pid,
          .comm_id_hash = sequence.hash,
          .seq = sequence.hash == 0 ? std::nullopt : std::optional(stall.number - sequence.number_offset),
-         .arrival_ns = seen.arrival_ns - cluster.clock().shift_ns(member.node_id),
+         .arrival_ns = cluster.clock().from_common(member.node_id, seen.arrival_ns),
          .op = timeline.signature(call->signature).op});
   }
   return stalled;

@@ -36,7 +36,7 @@ Spread BaselineSample::spread() const {
   return {middle_us * kNsPerUs, median(std::move(deviations_us)) * kNsPerUs};
 }
 
-Baseline Baseline::of(BaselineSample& sample, int64_t at_least) {
+Baseline Baseline::of(BaselineSample& sample, int64_t at_least, int64_t floor_ns) {
   Baseline baseline{.count = sample.count()};
   if (sample.count() < at_least) {
     return baseline;
@@ -49,7 +49,7 @@ Baseline Baseline::of(BaselineSample& sample, int64_t at_least) {
   };
   baseline.usual_ns = quantile_ns(kBaselineQuantile);
   const auto scatter_ns = static_cast<double>(baseline.usual_ns - quantile_ns(kScatterQuantile));
-  baseline.scatter_ns = std::max(kStallFloorNs, static_cast<int64_t>(kScatterFactor * scatter_ns));
+  baseline.scatter_ns = std::max(floor_ns, static_cast<int64_t>(kScatterFactor * scatter_ns));
   const auto half_ns = static_cast<int64_t>(kBaselineFactor * static_cast<double>(baseline.usual_ns));
   baseline.limit_ns = baseline.usual_ns + std::max(baseline.scatter_ns, half_ns);
   baseline.known = true;

@@ -35,11 +35,12 @@ struct Baseline {
   int64_t usual_ns = 0;
   int64_t limit_ns = kNoBaselineFloorNs;  // a longer duration is a stall
   bool known = false;
-  int64_t scatter_ns = 0;  // kScatterFactor times the scatter below the usual, at least kStallFloorNs
-  int64_t count = 0;       // number of instances that it is made of
+  int64_t scatter_ns = 0;     // kScatterFactor times the scatter below the usual, at least the floor
+  int64_t count = 0;          // number of instances that it is made of
+  bool by_reference = false;  // they are those of another run, which was right (reference.h)
 
-  /// Of fewer than `at_least` durations none is known.
-  static Baseline of(BaselineSample& sample, int64_t at_least = kBaselineInstances);
+  /// Of fewer than `at_least` durations none is known. `floor_ns`: the least that is above what is usual.
+  static Baseline of(BaselineSample& sample, int64_t at_least = kBaselineInstances, int64_t floor_ns = kStallFloorNs);
 };
 
 }  // namespace stalltrace::analysis

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 
+#include "analysis/thresholds/reference.h"
 #include "analysis/thresholds/stalls.h"
 
 namespace stalltrace::analysis {
 namespace {
-
-std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& instance) {
-  return instance.batch == BatchPart::kLast && instance.completed() ? step_of(timeline, instance) : std::nullopt;
-}
 
 /// How long after the last CPU's call devices had other work to do first, as far as that is known: until they began it,
 /// or, of a batch, until the synchronisation.
@@ -37,21 +34,56 @@ int64_t longest_pause_ns(const Timeline& timeline, const CallSequence& sequence)
   return longest_ns;
 }
 
-/// True if the instance's transfer counts for a baseline: it ended, not inside of a batch, and its communicator had
-/// warmed up.
+/// True if most instances of this run are stalls by the other one.
+bool is_slower(const Baseline& own, const Baseline& right) { return own.known && own.usual_ns > right.limit_ns; }
+
+}  // namespace
+
 bool counts_for_baseline(const Timeline& timeline, const Instance& instance) {
   return instance.completed() && instance.batch != BatchPart::kInside &&
          !is_warming_up(timeline.groups()[instance.group], instance.number);
 }
 
-}  // namespace
+std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& instance) {
+  return instance.batch == BatchPart::kLast && instance.completed() ? step_of(timeline, instance) : std::nullopt;
+}
 
 Baselines::StepKind Baselines::kind_of(const Timeline& timeline, const Instance& instance, const BatchStep& step) {
   return {timeline.signature(instance.signature).baseline_class, step.calls};
 }
 
-Baselines Baselines::learn(const Timeline& timeline, std::optional<InstanceId> watched) {
+void Baselines::replace(Compared compared, const Reference& reference, OfGroup& known) {
+  for (auto& [of, sample] : compared.transfers) {
+    const Baseline* right = reference.transfer(of);
+    (right != nullptr ? reference_use_.comparable : reference_use_.other) += sample.count();
+    if (right == nullptr) {
+      if (sample.count() > reference_use_.example_count) {
+        reference_use_.example = of;
+        reference_use_.example_count = sample.count();
+      }
+    } else if (is_slower(Baseline::of(sample), *right)) {
+      known.reference_transfers[of] = *right;
+    }
+  }
+  for (auto& [of, sample] : compared.steps) {
+    const ReferenceStep* right = reference.step(of);
+    if (right == nullptr) {
+      continue;
+    }
+    const auto share_ns = static_cast<int64_t>(kReferenceStepFactor * static_cast<double>(right->period.usual_ns));
+    const Baseline own = Baseline::of(sample);
+    if (own.known && own.usual_ns > right->period.usual_ns + std::max(right->period.scatter_ns, share_ns)) {
+      known.reference_steps[of] = *right;
+    }
+  }
+}
+
+Baselines Baselines::learn(const Timeline& timeline, const Cluster& cluster, std::optional<InstanceId> watched,
+                           const Reference* reference) {
   Baselines baselines;
+  if (reference != nullptr) {
+    baselines.classes_.emplace(timeline, cluster);
+  }
   baselines.groups_.resize(timeline.groups().size());
   Instance instance;
   for (uint32_t group = 0; group < timeline.groups().size(); ++group) {
@@ -60,6 +92,7 @@ Baselines Baselines::learn(const Timeline& timeline, std::optional<InstanceId> w
     std::map<StepKind, BaselineSample> steps;
     std::optional<BaselineSample> spreads;
     std::optional<BaselineSample> pair_waits;  // a Recv waits for its Send by design
+    Compared compared;
     OfGroup& known = baselines.groups_[group];
     for (const uint32_t sequence : timeline.groups()[group].sequences) {
       known.longest_queue_ns =
@@ -68,8 +101,16 @@ Baselines Baselines::learn(const Timeline& timeline, std::optional<InstanceId> w
     for_each_instance(timeline, group, instance, [&] {
       if (counts_for_baseline(timeline, instance)) {
         transfers[timeline.signature(instance.signature).baseline_class].add(instance.transfer_ns());
-        if (const std::optional<BatchStep> step = step_before(timeline, instance)) {
+        const std::optional<BatchStep> step = step_before(timeline, instance);
+        if (step) {
           steps[kind_of(timeline, instance, *step)].add(step->period_ns);
+        }
+        if (reference != nullptr) {
+          const ReferenceClass of = baselines.classes_->of(instance);
+          compared.transfers[of].add(instance.transfer_ns());
+          if (step) {
+            compared.steps[{of, step->calls}].add(step->period_ns);
+          }
         }
         (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
         known.longest_queue_ns = std::max(known.longest_queue_ns, queue_ns(instance));
@@ -81,6 +122,9 @@ Baselines Baselines::learn(const Timeline& timeline, std::optional<InstanceId> w
     if (watched && watched->group == group && read_instance(timeline, group, watched->number, instance)) {
       const auto sample = transfers.find(timeline.signature(instance.signature).baseline_class);
       baselines.watched_spread_ = sample == transfers.end() ? Spread() : sample->second.spread();
+    }
+    if (reference != nullptr) {
+      baselines.replace(std::move(compared), *reference, known);
     }
     for (auto& [kind, sample] : transfers) {
       known.transfers[kind] = Baseline::of(sample);
@@ -100,9 +144,26 @@ Baselines Baselines::learn(const Timeline& timeline, std::optional<InstanceId> w
 
 const Baseline& Baselines::transfer(const Timeline& timeline, const Instance& instance) const {
   static const Baseline kUnknown;
+  if (const auto& replaced = groups_[instance.group].reference_transfers; !replaced.empty()) {
+    if (const auto found = replaced.find(classes_->of(instance)); found != replaced.end()) {
+      return found->second;
+    }
+  }
   const std::map<uint16_t, Baseline>& transfers = groups_[instance.group].transfers;
   const auto found = transfers.find(timeline.signature(instance.signature).baseline_class);
   return found == transfers.end() ? kUnknown : found->second;
+}
+
+const ReferenceStep* Baselines::reference_step(const Timeline& timeline, const Instance& instance) const {
+  const auto& replaced = groups_[instance.group].reference_steps;
+  const std::optional<BatchStep> step = replaced.empty() ? std::nullopt : step_before(timeline, instance);
+  const auto found = step ? replaced.find({classes_->of(instance), step->calls}) : replaced.end();
+  return found == replaced.end() ? nullptr : &found->second;
+}
+
+std::optional<int64_t> Baselines::reference_lateness_ns(const Timeline& timeline, const Instance& instance) const {
+  const ReferenceStep* step = reference_step(timeline, instance);
+  return step == nullptr ? std::nullopt : step->lateness_ns;
 }
 
 std::optional<StepLoss> Baselines::step_loss(const Timeline& timeline, const Instance& instance) const {
@@ -112,11 +173,12 @@ std::optional<StepLoss> Baselines::step_loss(const Timeline& timeline, const Ins
   if (found == steps.end() || !found->second.known) {
     return std::nullopt;
   }
-  const Baseline& baseline = found->second;
+  const ReferenceStep* right = reference_step(timeline, instance);
+  const Baseline& baseline = right == nullptr ? found->second : right->period;
   const bool few = baseline.count < kBaselineInstances;
   const int64_t longer_ns = step->period_ns - baseline.usual_ns;
   const int64_t ordinary_ns = few ? std::max(kNoStepBaselineFloorNs, baseline.scatter_ns) : baseline.scatter_ns;
-  return StepLoss{*step, baseline.usual_ns, longer_ns > ordinary_ns ? longer_ns : 0, few};
+  return StepLoss{*step, baseline.usual_ns, longer_ns > ordinary_ns ? longer_ns : 0, few, baseline.by_reference};
 }
 
 const Baseline* Baselines::pair_wait(uint32_t group) const {

@@ -10,26 +10,37 @@
 #include <vector>
 
 #include "analysis/stalls/baseline.h"
+#include "analysis/stalls/reference.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {
 
+/// True if the instance's transfer counts for a baseline: it ended, not inside of a batch, and its communicator had
+/// warmed up.
+bool counts_for_baseline(const Timeline& timeline, const Instance& instance);
+/// Of an instance that is the last of a batch; none of others.
+std::optional<BatchStep> step_before(const Timeline& timeline, const Instance& instance);
+
 /// What a step cost that ended with a batch, whatever its calls seem to have taken.
 struct StepLoss {
   BatchStep step;
-  int64_t usual_ns = 0;  // how long steps of as many calls take
-  int64_t lost_ns = 0;   // what this one took longer; 0: no more than they scatter
-  bool few = false;      // too few steps for a baseline: lost_ns is more than kNoStepBaselineFloorNs, or 0
+  int64_t usual_ns = 0;       // how long steps of as many calls take
+  int64_t lost_ns = 0;        // what this one took longer; 0: no more than they scatter
+  bool few = false;           // too few steps for a baseline: lost_ns is more than kNoStepBaselineFloorNs, or 0
+  bool by_reference = false;  // what is usual is that of another run, which was right
 };
 
 class Baselines {
  public:
-  /// Reads every instance once. `watched`: an instance about which watched_spread() is asked.
-  static Baselines learn(const Timeline& timeline, std::optional<InstanceId> watched = {});
+  /// Reads every instance once. `watched`: an instance about which watched_spread() is asked. `reference`: may be null;
+  /// where what is usual here is a stall by it, its baselines replace those of this run. Whether one is, is decided for
+  /// all instances of a class on one communicator: single ones are slow in healthy runs, too.
+  static Baselines learn(const Timeline& timeline, const Cluster& cluster, std::optional<InstanceId> watched,
+                         const Reference* reference);
 
-  /// The baseline for the instance's communicator, operation and size. The reference is valid as long as the object.
+  /// The baseline for the instance's communicator, operation and size. What is returned is valid as long as the object.
   [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
   /// Of the transfers that make the watched instance's baseline; zeros where there are none.
   [[nodiscard]] Spread watched_spread() const { return watched_spread_; }
@@ -39,6 +50,10 @@ class Baselines {
   [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;
   /// Arrivals of this group that are further apart are unusual; none if unknown.
   [[nodiscard]] std::optional<int64_t> spread_limit_ns(uint32_t group) const;
+  /// How late the last rank of such a step usually is, if it is judged by the reference; none where it is not.
+  [[nodiscard]] std::optional<int64_t> reference_lateness_ns(const Timeline& timeline, const Instance& instance) const;
+  /// Of all instances that count for a baseline; nothing without a reference.
+  [[nodiscard]] const ReferenceUse& reference_use() const { return reference_use_; }
   /// The longest time that devices had other work to do first when all CPUs had called; 0 if that is not known.
   [[nodiscard]] int64_t longest_queue_ns(uint32_t group) const { return groups_[group].longest_queue_ns; }
 
@@ -52,9 +67,21 @@ class Baselines {
     std::optional<Baseline> pair_wait;
     std::optional<int64_t> spread_limit_ns;
     int64_t longest_queue_ns = 0;
+    std::map<ReferenceClass, Baseline> reference_transfers;  // that replace those of this run
+    std::map<ReferenceStepClass, ReferenceStep> reference_steps;
   };
+  /// What the instances of a group took, by class.
+  struct Compared {
+    std::map<ReferenceClass, BaselineSample> transfers;
+    std::map<ReferenceStepClass, BaselineSample> steps;
+  };
+  void replace(Compared compared, const Reference& reference, OfGroup& known);
+  [[nodiscard]] const ReferenceStep* reference_step(const Timeline& timeline, const Instance& instance) const;
+
   std::vector<OfGroup> groups_;
   Spread watched_spread_;
+  std::optional<ReferenceClasses> classes_;  // with a reference
+  ReferenceUse reference_use_;
 };
 
 }  // namespace stalltrace::analysis

@@ -8,14 +8,16 @@
 
 #include "analysis/stalls/baseline.h"
 #include "analysis/stalls/hangs/job_ends.h"
+#include "analysis/stalls/reference.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/timeline.h"
 
 namespace stalltrace::analysis {
 
 struct StallSearchOptions {
-  TimeRange range;                    // only stalls that overlap it are kept; on the common clock
-  std::optional<InstanceId> watched;  // an instance whose verdicts are all kept, also those without a stall
+  TimeRange range;                       // only stalls that overlap it are kept; on the common clock
+  std::optional<InstanceId> watched;     // an instance whose verdicts are all kept, also those without a stall
+  const Reference* reference = nullptr;  // of a run that was right; null: this run is compared with itself alone
 };
 
 /// The search's decisions about the watched instance, apart from its stalls.
@@ -41,6 +43,7 @@ struct StallSearch {
   UnplacedWaits unplaced_waits;
   int64_t dropped = 0;  // stalls beyond kMaxStalls, the least expensive ones
   std::optional<WatchedInstance> watched;
+  ReferenceUse reference_use;  // with a reference
 };
 
 /// Judges every instance of the timeline. Time is linear in the calls for a job without hangs; each hang adds a walk

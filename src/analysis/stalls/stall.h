@@ -72,6 +72,7 @@ struct Stall {
   std::vector<MemberIndex> suspects;  // whose own state may explain it: the late or blamed rank; for a transfer, all
   std::vector<MemberIndex> members;   // all that took part
   std::optional<BatchLoss> step;      // of a batch; none: the call's end is its own
+  bool by_reference = false;          // what is usual is that of another run, which was right (reference.h)
   bool single_node = false;           // the other ranks were not recorded (single_node.h)
   std::variant<SlowTransfer, LateArrival, MissingRank, Mismatch> kind;
 

@@ -5,12 +5,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <queue>
 #include <span>
 #include <tuple>
 
+#include "analysis/thresholds/clocks.h"
 #include "analysis/thresholds/stalls.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -22,37 +24,19 @@ namespace {
 /// shift and a duration nor the difference of two overflows.
 constexpr int64_t kMostShiftNs = int64_t{1} << 59;
 constexpr size_t kHostsListed = 8;
-/// Bounds may contradict each other by this much of the time that they are of, since clocks drift ...
-constexpr int64_t kDriftPpm = 100;
-/// ... and by this much, since a host's thread sees late what its device did.
+constexpr double kPpmOfRate = 1e6;
+/// Bounds may contradict each other by this much beside drift, since a host's thread sees late what its device did.
 constexpr int64_t kSeenLateNs = kNsPerMs;
 
-/// The sum of two values that lie in these ranges.
-OffsetBounds::Range sum(const OffsetBounds::Range& a, const OffsetBounds::Range& b) {
-  const auto add = [](int64_t x, int64_t y) { return std::clamp(x + y, -kMostShiftNs, kMostShiftNs); };
-  OffsetBounds::Range both;
-  if (a.low_ns != both.low_ns && b.low_ns != both.low_ns) {
-    both.low_ns = add(a.low_ns, b.low_ns);
+CorrectionBounds negative(const CorrectionBounds& bounds) {
+  CorrectionBounds turned;
+  if (bounds.high_ns != turned.high_ns) {
+    turned.at_least(-bounds.high_ns, bounds.high_at_ns);
   }
-  if (a.high_ns != both.high_ns && b.high_ns != both.high_ns) {
-    both.high_ns = add(a.high_ns, b.high_ns);
-  }
-  return both;
-}
-
-OffsetBounds::Range negative(const OffsetBounds::Range& range) {
-  OffsetBounds::Range turned;
-  if (range.high_ns != turned.high_ns) {
-    turned.low_ns = -range.high_ns;
-  }
-  if (range.low_ns != turned.low_ns) {
-    turned.high_ns = -range.low_ns;
+  if (bounds.low_ns != turned.low_ns) {
+    turned.at_most(-bounds.low_ns, bounds.low_at_ns);
   }
   return turned;
-}
-
-OffsetBounds::Range intersection(const OffsetBounds::Range& a, const OffsetBounds::Range& b) {
-  return {.low_ns = std::max(a.low_ns, b.low_ns), .high_ns = std::min(a.high_ns, b.high_ns)};
 }
 
 /// By how much the lower bound exceeds the upper one.
@@ -62,7 +46,7 @@ int64_t contradiction_ns(const OffsetBounds::Range& range) {
 
 /// True if the bounds contradict each other by more than drift explains, and did not do so before they were narrowed.
 bool contradicts(const OffsetBounds::Range& before, const OffsetBounds::Range& narrowed, int64_t length_ns) {
-  const int64_t drift_ns = length_ns / 1'000'000 * kDriftPpm;
+  const int64_t drift_ns = length_ns / 1'000'000 * kClockDriftPpm;
   return contradiction_ns(narrowed) > contradiction_ns(before) + drift_ns + kSeenLateNs;
 }
 
@@ -84,27 +68,35 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
       continue;
     }
     bounds_[host].has_calls = true;
-    narrow_by(reference, other, bounds_[host]);
+    CorrectionBounds all{bounds_[host]};
+    narrow_by(reference, other, false, all);
+    static_cast<Range&>(bounds_[host]) = all;
     if (!slices_.empty() && reference.last_arrival_ns != kNone.last_arrival_ns) {
-      narrow_by(reference, other, slices_[host * kSlices + slice_of(reference.last_arrival_ns)]);
+      narrow_by(reference, other, is_late(reference.last_arrival_ns),
+                slices_[host * kSlices + slice_of(reference.last_arrival_ns)]);
     }
   }
 }
 
-void OffsetBounds::narrow_by(const HostEdge& reference, const HostEdge& other, Range& bounds) {
+/// Both hold when the reference's last rank arrived, or later by what the instance took: clocks drift apart by a
+/// small part of that, which is a small part of what the bounds are apart.
+void OffsetBounds::narrow_by(const HostEdge& reference, const HostEdge& other, bool last, CorrectionBounds& bounds) {
   constexpr HostEdge kNone;
-  if (reference.first_end_ns != kNone.first_end_ns) {
-    bounds.high_ns = std::min(bounds.high_ns, reference.first_end_ns - other.last_arrival_ns);
+  if (reference.last_arrival_ns == kNone.last_arrival_ns) {
+    return;
   }
-  if (reference.last_arrival_ns != kNone.last_arrival_ns && other.first_end_ns != kNone.first_end_ns) {
-    bounds.low_ns = std::max(bounds.low_ns, reference.last_arrival_ns - other.first_end_ns);
+  if (reference.first_end_ns != kNone.first_end_ns) {
+    bounds.at_most(reference.first_end_ns - other.last_arrival_ns, reference.last_arrival_ns, last);
+  }
+  if (other.first_end_ns != kNone.first_end_ns) {
+    bounds.at_least(reference.last_arrival_ns - other.first_end_ns, reference.last_arrival_ns, last);
   }
 }
 
-OffsetBounds::Range& OffsetBounds::Difference::slice(size_t index) {
+CorrectionBounds& OffsetBounds::Difference::slice(int64_t index) {
   const auto found = std::ranges::lower_bound(slices, index, {}, &Slice::index);
-  return found != slices.end() && found->index == index ? found->range
-                                                        : slices.insert(found, {.index = index, .range = {}})->range;
+  return found != slices.end() && found->index == index ? found->bounds
+                                                        : slices.insert(found, {.index = index, .bounds = {}})->bounds;
 }
 
 void OffsetBounds::add_transfers(size_t sender, size_t receiver, std::span<const Transfer> transfers) {
@@ -113,20 +105,15 @@ void OffsetBounds::add_transfers(size_t sender, size_t receiver, std::span<const
   }
   const auto [first, second] = std::minmax(sender, receiver);
   Difference& difference = differences_[{first, second}];
-  // One clock divides both directions into slices, near to that of the reference.
-  const size_t timed_by = second == reference_ ? second : first;
-  const int64_t shift_ns = timed_by != reference_ && bounds_[timed_by].known() ? offset(timed_by).offset_ns : 0;
+  // One clock divides both directions into slices.
+  difference.timed_by = second == reference_ ? second : first;
   for (const Transfer& transfer : transfers) {
-    const auto narrow = [&](Range& range) {
-      if (receiver == second) {
-        range.low_ns = std::max(range.low_ns, transfer.begin_ns - transfer.end_ns);
-      } else {
-        range.high_ns = std::min(range.high_ns, transfer.end_ns - transfer.begin_ns);
-      }
-    };
-    narrow(difference.all);
-    if (!slices_.empty()) {
-      narrow(difference.slice(slice_of((timed_by == sender ? transfer.begin_ns : transfer.end_ns) + shift_ns)));
+    const int64_t at_ns = difference.timed_by == sender ? transfer.begin_ns : transfer.end_ns;
+    CorrectionBounds& bounds = difference.slice(index_of(at_ns));
+    if (receiver == second) {
+      bounds.at_least(transfer.begin_ns - transfer.end_ns, at_ns, is_late(at_ns));
+    } else {
+      bounds.at_most(transfer.end_ns - transfer.begin_ns, at_ns, is_late(at_ns));
     }
   }
 }
@@ -134,7 +121,7 @@ void OffsetBounds::add_transfers(size_t sender, size_t receiver, std::span<const
 /// A host's bounds are final when those of all hosts that are known better are: no bound comes back to a host over
 /// others, which would add to a contradiction again and again.
 void OffsetBounds::narrow_by_transfers() {
-  if (differences_.empty()) {
+  if (differences_.empty() || slices_.empty()) {
     return;
   }
   std::vector<std::vector<std::pair<size_t, const Difference*>>> neighbours(hosts());
@@ -162,82 +149,84 @@ void OffsetBounds::narrow_by_transfers() {
       continue;
     }
     is_final[from] = true;
+    const auto known = from == reference_ ? std::nullopt : std::optional(fit(from));
     for (const auto& [to, difference] : neighbours[from]) {
       if (!is_final[to]) {
-        narrow_from(from, to, *difference);
+        narrow_from(from, known ? &*known : nullptr, to, *difference);
         put(to);
       }
     }
   }
 }
 
-void OffsetBounds::narrow_from(size_t from, size_t to, const Difference& difference) {
-  constexpr Range kNone{.low_ns = 0, .high_ns = 0};
-  const auto narrowed = [&](const Range& known, const Range& origin, const Range& apart) {
-    return intersection(known, sum(from == reference_ ? kNone : origin, from < to ? apart : negative(apart)));
+/// `known`: of the host that they come from; null for the reference.
+void OffsetBounds::narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference) {
+  std::vector<CorrectionBounds> slices(slices_of(to).begin(), slices_of(to).end());
+  Range all = bounds_[to];
+  // By the reference's clock, from that of one of the two; `apart_ns`: how much more `to` is to be corrected.
+  const auto common_time = [&](int64_t time_ns, int64_t apart_ns) {
+    const int64_t by_from_ns = time_ns + (difference.timed_by == to ? apart_ns : 0);
+    return by_from_ns + (known == nullptr ? 0 : known->line().at(by_from_ns + known->line().correction_ns));
   };
-  const Range all = narrowed(bounds_[to], bounds_[from], difference.all);
+  const auto range_of_from = [&](int64_t at_ns) {
+    constexpr Range kNone{.low_ns = 0, .high_ns = 0};
+    return known == nullptr ? kNone : known->at(at_ns);
+  };
+  const auto clamped = [](int64_t correction_ns) { return std::clamp(correction_ns, -kMostShiftNs, kMostShiftNs); };
+  constexpr Range kNothing;
+  for (const Difference::Slice& slice : difference.slices) {
+    const CorrectionBounds apart = from < to ? slice.bounds : negative(slice.bounds);
+    if (apart.low_ns != kNothing.low_ns) {
+      const int64_t at_ns = common_time(apart.low_at_ns, apart.low_ns);
+      const int64_t low_ns = clamped(range_of_from(at_ns).low_ns + apart.low_ns);
+      all.low_ns = std::max(all.low_ns, low_ns);
+      slices[slice_of(at_ns)].at_least(low_ns, at_ns, is_late(at_ns));
+    }
+    if (apart.high_ns != kNothing.high_ns) {
+      const int64_t at_ns = common_time(apart.high_at_ns, apart.high_ns);
+      const int64_t high_ns = clamped(range_of_from(at_ns).high_ns + apart.high_ns);
+      all.high_ns = std::min(all.high_ns, high_ns);
+      slices[slice_of(at_ns)].at_most(high_ns, at_ns, is_late(at_ns));
+    }
+  }
   if (contradicts(bounds_[to], all, span_.length())) {
     return;
   }
-  std::vector<Range> slices;
-  auto next = difference.slices.begin();
-  for (size_t i = 0; i < (slices_.empty() ? 0 : kSlices); ++i) {
-    const bool has_transfers = next != difference.slices.end() && next->index == i;
-    const Range& known = slices_[to * kSlices + i];
-    slices.push_back(has_transfers ? narrowed(known, slices_[from * kSlices + i], next->range) : known);
-    next += has_transfers ? 1 : 0;
-    if (contradicts(known, slices.back(), span_.length() / static_cast<int64_t>(kSlices))) {
+  for (size_t i = 0; i < slices.size(); ++i) {
+    if (contradicts(slices_of(to)[i], slices[i], span_.length() / static_cast<int64_t>(kSlices))) {
       return;
     }
   }
   if (contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known)) {
     return;  // by how much the clocks drifted is not known
   }
-  const Bounds before = bounds_[to];
+  const Range before = bounds_[to];
   const int64_t error_ns = before.known() ? offset(to).error_ns : kForever;
   const auto own_slices = std::span(slices_).subspan(to * slices.size(), slices.size());
-  bounds_[to].low_ns = all.low_ns;
-  bounds_[to].high_ns = all.high_ns;
+  static_cast<Range&>(bounds_[to]) = all;
   std::ranges::swap_ranges(slices, own_slices);
   if (before.known() && offset(to).error_ns >= error_ns) {
-    bounds_[to] = before;
+    static_cast<Range&>(bounds_[to]) = before;
     std::ranges::swap_ranges(slices, own_slices);
   }
 }
 
-size_t OffsetBounds::slice_of(int64_t time_ns) const {
-  const int64_t since_ns = std::clamp<int64_t>(time_ns - span_.from_ns, 0, span_.length() - 1);
-  const double share = static_cast<double>(since_ns) / static_cast<double>(span_.length());
-  return std::min(static_cast<size_t>(share * kSlices), kSlices - 1);
+/// Of the slice that the time lies in: 0 to kSlices - 1 in the span, others up to a length of the span beside it.
+int64_t OffsetBounds::index_of(int64_t time_ns) const {
+  if (span_.length() == 0) {
+    return 0;
+  }
+  constexpr auto kAll = static_cast<double>(kSlices);
+  const double share = static_cast<double>(time_ns - span_.from_ns) / static_cast<double>(span_.length());
+  return static_cast<int64_t>(std::floor(std::clamp(share * kAll, -kAll, 2 * kAll - 1)));
 }
 
-OffsetBounds::Offset OffsetBounds::offset(size_t host) const {
-  const Bounds& all = bounds_[host];
-  const auto middle = [](int64_t low_ns, int64_t high_ns) {
-    return std::clamp(low_ns + (high_ns - low_ns) / 2, -kMostShiftNs, kMostShiftNs);
-  };
-  Offset found{.offset_ns = middle(all.low_ns, all.high_ns), .error_ns = std::abs(all.high_ns - all.low_ns) / 2};
-  if (all.low_ns <= all.high_ns) {
-    return found;
+CorrectionFit OffsetBounds::fit(size_t host) const {
+  if (slices_.empty()) {
+    const CorrectionBounds all{bounds_[host]};
+    return {std::span(&all, 1), measured_[host], span_};
   }
-  found.drifted = true;
-  found.error_ns = std::abs(all.low_ns - all.high_ns);
-  // Each slice has an offset between its bounds: all of them lie between the lowest and the highest of these.
-  int64_t low_ns = std::numeric_limits<int64_t>::max();
-  int64_t high_ns = std::numeric_limits<int64_t>::min();
-  for (size_t i = 0; i < (slices_.empty() ? 0 : kSlices); ++i) {
-    const Range& slice = slices_[host * kSlices + i];
-    if (slice.known()) {
-      low_ns = std::min({low_ns, slice.low_ns, slice.high_ns});
-      high_ns = std::max({high_ns, slice.low_ns, slice.high_ns});
-    }
-  }
-  if (low_ns < high_ns) {
-    found.offset_ns = middle(low_ns, high_ns);
-    found.error_ns = std::max(found.error_ns, (high_ns - low_ns) / 2);
-  }
-  return found;
+  return {slices_of(host), measured_[host], span_};
 }
 
 bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
@@ -250,6 +239,7 @@ bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
   bounds.low_ns = low;
   bounds.high_ns = high;
   bounds.measured = true;
+  measured_[host] = {std::max(measured_[host].low_ns, low_ns), std::min(measured_[host].high_ns, high_ns)};
   return true;
 }
 
@@ -273,7 +263,7 @@ Clock Clock::of(const std::vector<Node>& nodes) {
   }
   for (const Node& node : nodes) {
     const Node& reference = *references[clock.hosts_[node.node_id].index];
-    clock.shifts_[node.node_id] =
+    clock.lines_[node.node_id].shift_ns =
         std::clamp(reference.clock_offset_ns - node.clock_offset_ns, -kMostShiftNs, kMostShiftNs);
   }
   clock.host_count_ = references.size();
@@ -290,7 +280,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   }
   std::vector<std::string> incomparable;
   std::vector<Moved> moved;
-  std::vector<std::string> drifted;
+  std::vector<std::string> unsteady;
   const Node& reference = *references[offsets.reference()];
   set_error(offsets.reference(), 0);
   for (size_t at = 0; at < host_count_; ++at) {
@@ -303,31 +293,44 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
       incomparable.push_back(references[at]->name);
       continue;
     }
-    const auto [offset_ns, error_ns, has_drifted] = offsets.offset(at);
-    if (has_drifted) {
-      drifted.push_back(references[at]->name);
+    const CorrectionLine correction = offsets.offset(at);
+    if (!correction.fits) {
+      unsteady.push_back(references[at]->name);
     }
-    for (const Node& node : nodes) {
-      if (host(node.node_id) == at) {
-        shifts_[node.node_id] += offset_ns;
-      }
-    }
-    set_error(at, error_ns);
-    if (error_ns > kStallFloorNs) {
+    move_host(nodes, at, correction, offsets.span());
+    set_error(at, correction.error_ns);
+    if (correction.error_ns > kStallFloorNs) {
       distrust(at);
     }
-    moved.push_back({references[at]->name, offset_ns, error_ns});
+    moved.push_back({references[at]->name, correction});
   }
   note_moved(moved, reference.name);
   if (!incomparable.empty()) {
     note_incomparable(incomparable, reference.name);
   }
   note_measured(offsets);
-  if (!drifted.empty()) {
+  if (!unsteady.empty()) {
     notes_.push_back(
-        fmt::format("the clock{} of {} drifted against that of {} while the job ran: one offset fits only "
-                    "within the error that is given",
-                    drifted.size() == 1 ? "" : "s", listed(drifted), reference.name));
+        fmt::format("the clock{} of {} drifted against that of {} at different rates while the job ran: one rate fits "
+                    "only within the error that is given",
+                    unsteady.size() == 1 ? "" : "s", listed(unsteady), reference.name));
+  }
+}
+
+/// A correction is by the reference's clock, and a drift by the node's own.
+void Clock::move_host(const std::vector<Node>& nodes, size_t host, const CorrectionLine& correction, TimeRange span) {
+  const int64_t offset_ns = std::clamp(correction.correction_ns, -kMostShiftNs, kMostShiftNs);
+  for (const Node& node : nodes) {
+    if (this->host(node.node_id) != host) {
+      continue;
+    }
+    ClockLine& line = lines_[node.node_id];
+    line.shift_ns += offset_ns;
+    if (correction.rate != 0) {
+      line.drift = {.rate = correction.rate / (1 - correction.rate),
+                    .at_ns = correction.at_ns - line.shift_ns,
+                    .reach_ns = span.length() / 2 * 3};  // as long as the job, before and after it
+    }
   }
 }
 
@@ -352,18 +355,28 @@ void Clock::note_measured(const OffsetBounds& offsets) {
 
 /// A note for each, or for many together.
 void Clock::note_moved(const std::vector<Moved>& hosts, const std::string& reference) {
+  const auto offset_of = [](const Moved& host) { return std::abs(host.correction.correction_ns); };
+  const auto error_of = [](const Moved& host) { return host.correction.error_ns; };
+  const auto rate_of = [](const Moved& host) { return std::abs(host.correction.rate); };
   if (hosts.size() > kHostsListed) {
-    const auto far = std::ranges::max_element(hosts, {}, [](const Moved& host) { return std::abs(host.offset_ns); });
-    const auto vague = std::ranges::max_element(hosts, {}, &Moved::error_ns);
+    const auto far = std::ranges::max_element(hosts, {}, offset_of);
+    const auto vague = std::ranges::max_element(hosts, {}, error_of);
+    const auto fast = std::ranges::max_element(hosts, {}, rate_of);
     notes_.push_back(
-        fmt::format("the clocks of {} hosts were moved to that of {}, by up to {} ({}), known to within {} ({})",
-                    hosts.size(), reference, format_duration(std::abs(far->offset_ns)), far->name,
-                    format_duration(vague->error_ns), vague->name));
+        fmt::format("the clocks of {} hosts were moved to that of {}, by up to {} ({}){}, known to within {} ({})",
+                    hosts.size(), reference, format_duration(offset_of(*far)), far->name,
+                    rate_of(*fast) == 0
+                        ? ""
+                        : fmt::format(" and a drift of up to {:.3g} ppm ({})", kPpmOfRate * rate_of(*fast), fast->name),
+                    format_duration(error_of(*vague)), vague->name));
     return;
   }
   for (const Moved& host : hosts) {
-    notes_.push_back(fmt::format("the clock of {} was moved by {} to that of {}, known to within {}", host.name,
-                                 format_duration(host.offset_ns), reference, format_duration(host.error_ns)));
+    const double rate = host.correction.rate;
+    notes_.push_back(fmt::format("the clock of {} was moved by {}{} to that of {}, known to within {}", host.name,
+                                 format_duration(host.correction.correction_ns),
+                                 rate == 0 ? "" : fmt::format(" and a drift of {:.3g} ppm", kPpmOfRate * rate),
+                                 reference, format_duration(host.correction.error_ns)));
   }
 }
 
@@ -418,17 +431,25 @@ bool Clock::all_comparable() const {
   return std::ranges::all_of(hosts_, [](const auto& entry) { return entry.second.reliable; });
 }
 
-int64_t Clock::shift_ns(NodeId node) const {
-  const auto found = shifts_.find(node);
-  return found == shifts_.end() ? 0 : found->second;
+ClockLine Clock::line(NodeId node) const {
+  const auto found = lines_.find(node);
+  return found == lines_.end() ? ClockLine{} : found->second;
 }
 
 int64_t Clock::largest_shift_ns() const {
   int64_t largest = 0;
-  for (const auto& [node, shift] : shifts_) {
-    largest = std::max(largest, std::abs(shift));
+  for (const auto& [node, line] : lines_) {
+    largest = std::max(largest, std::abs(line.shift_ns) + line.drift.most_ns());
   }
   return largest;
+}
+
+int64_t ClockLine::back(int64_t common_ns) const {
+  int64_t time_ns = common_ns - shift_ns;
+  for (int i = 0; drift.rate != 0 && i < 3; ++i) {  // each leaves a thousandth of the distance, and rounding
+    time_ns -= at(time_ns) - common_ns;
+  }
+  return time_ns;
 }
 
 }  // namespace stalltrace::analysis

@@ -3,10 +3,13 @@
 //
 // Nodes with one boot id share CLOCK_MONOTONIC; their times differ exactly by the difference of their clock offsets.
 // Between hosts causality bounds the offset: no rank completes an instance before every rank arrived, and no Recv ends
-// before its Send began.
+// before its Send began. Clocks drift: between hosts the correction is a line over time
+// (clock_offsets/correction_line).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <map>
 #include <optional>
@@ -16,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/timeline/clock_offsets/correction_line.h"
+#include "model/node_clock.h"
 #include "model/source.h"
 #include "model/time_range.h"
 
@@ -37,10 +42,14 @@ struct Transfer {
 /// and from transfers, also over other hosts.
 class OffsetBounds {
  public:
-  /// `span`: of the instances' times by the hosts' clocks. It is divided into slices, each with bounds of its own:
-  /// clocks drift, and where the bounds of all instances contradict each other, those of the slices show by how much.
-  OffsetBounds(size_t hosts, size_t reference, TimeRange span = {})
-      : reference_(reference), span_(span), bounds_(hosts), slices_(span.length() > 0 ? hosts * kSlices : 0) {}
+  /// `span`: when the job ran, by the reference's clock. It is divided into slices, of each of which the narrowest
+  /// bounds are kept: together they show how clocks drift.
+  OffsetBounds(size_t hosts, size_t reference, TimeRange span = {.from_ns = 0, .to_ns = 0})
+      : reference_(reference),
+        span_(span),
+        bounds_(hosts),
+        measured_(hosts),
+        slices_(span.length() > 0 ? hosts * kSlices : 0) {}
 
   /// Adds one instance, with one edge per host. In such an instance every rank needs every other: no rank completes it
   /// before the last has arrived.
@@ -54,52 +63,74 @@ class OffsetBounds {
   /// two hosts that contradict each other or the instances by more than drift explains, or make the error no smaller.
   void narrow_by_transfers();
 
-  struct Range {
-    int64_t low_ns = std::numeric_limits<int64_t>::min();
-    int64_t high_ns = std::numeric_limits<int64_t>::max();
-    [[nodiscard]] bool known() const {
-      return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
-    }
-  };
-  struct Bounds : Range {
+  using Range = CorrectionRange;
+  struct Bounds : Range {  // those of all times together
     bool has_calls = false;
     bool measured = false;  // what was measured of the clock made them narrower
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
-  struct Offset {
-    int64_t offset_ns = 0;
-    int64_t error_ns = 0;
-    bool drifted = false;  // no one offset fits all instances: it is the middle of those that the clock went through
-  };
-  /// The offset of a host whose bounds are known().
-  [[nodiscard]] Offset offset(size_t host) const;
-  /// Narrows the bounds to [low, high], where they allow it: true if they are narrower now.
+  /// The correction of a host whose bounds are known(), and its error while the job ran.
+  [[nodiscard]] CorrectionLine offset(size_t host) const { return fit(host).line(); }
+  /// Narrows the bounds to [low, high], which hold all through the recording, where they allow it: true if they are
+  /// narrower now.
   bool narrow(size_t host, int64_t low_ns, int64_t high_ns);
   [[nodiscard]] size_t reference() const { return reference_; }
   [[nodiscard]] size_t hosts() const { return bounds_.size(); }
+  /// When the job ran, by the reference's clock.
+  [[nodiscard]] TimeRange span() const { return span_; }
 
  private:
   static constexpr size_t kSlices = 64;
   /// By how much more the times of the second of two hosts are to be corrected than those of the first.
   struct Difference {
     struct Slice {
-      size_t index = 0;
-      Range range;
+      int64_t index = 0;  // the times of a host that is far off lie before or after the span
+      CorrectionBounds bounds;
     };
-    Range all;
+    size_t timed_by = 0;        // the host whose clock the times are by
     std::vector<Slice> slices;  // those with transfers, ascending: of many pairs of hosts all would not fit
 
-    Range& slice(size_t index);
+    CorrectionBounds& slice(int64_t index);
   };
-  static void narrow_by(const HostEdge& reference, const HostEdge& other, Range& bounds);
-  void narrow_from(size_t from, size_t to, const Difference& difference);
-  [[nodiscard]] size_t slice_of(int64_t time_ns) const;
+  using Slices = std::span<const CorrectionBounds>;
+  static void narrow_by(const HostEdge& reference, const HostEdge& other, bool last, CorrectionBounds& bounds);
+  void narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference);
+  [[nodiscard]] CorrectionFit fit(size_t host) const;
+  [[nodiscard]] Slices slices_of(size_t host) const {
+    return slices_.empty() ? Slices{} : Slices(slices_).subspan(host * kSlices, kSlices);
+  }
+  [[nodiscard]] int64_t index_of(int64_t time_ns) const;
+  [[nodiscard]] size_t slice_of(int64_t time_ns) const {
+    return static_cast<size_t>(std::clamp<int64_t>(index_of(time_ns), 0, kSlices - 1));
+  }
+  /// Of equal bounds those nearest to the ends of the span say most about how clocks drift.
+  [[nodiscard]] bool is_late(int64_t time_ns) const { return time_ns - span_.from_ns > span_.length() / 2; }
 
   size_t reference_;
   TimeRange span_;
   std::vector<Bounds> bounds_;
-  std::vector<Range> slices_;                                    // of each host, one after the other
+  std::vector<Range> measured_;                                  // what narrow() narrowed them to
+  std::vector<CorrectionBounds> slices_;                         // of each host, one after the other
   std::map<std::pair<size_t, size_t>, Difference> differences_;  // by two hosts with transfers, the lower index first
+};
+
+/// How a node's times are put on the common clock.
+struct ClockLine {
+  int64_t shift_ns = 0;  // to be added, and
+  ClockDrift drift;      // what is to be added beside it
+
+  [[nodiscard]] int64_t at(int64_t time_ns) const { return time_ns + shift_ns + drift.correction_ns(time_ns); }
+  /// The node's time that at() moves to this one; where drift moves two there, either of them.
+  [[nodiscard]] int64_t back(int64_t common_ns) const;
+};
+
+/// From what a node's times were moved to before to what they are to be moved to now.
+struct ClockMove {
+  ClockLine before;
+  ClockLine after;
+
+  [[nodiscard]] bool none() const { return before.shift_ns == after.shift_ns && before.drift == after.drift; }
+  [[nodiscard]] int64_t operator()(int64_t time_ns) const { return after.at(before.back(time_ns)); }
 };
 
 class Clock {
@@ -118,10 +149,14 @@ class Clock {
     std::optional<int64_t> error_ns;
   };
   [[nodiscard]] Known known(NodeId node) const;
-  /// The number of ns to add to a time of `node`.
-  [[nodiscard]] int64_t shift_ns(NodeId node) const;
-  [[nodiscard]] int64_t to_common(NodeId node, int64_t time_ns) const { return time_ns + shift_ns(node); }
-  /// How far a common time of `node` may be off; 0 on the reference's host, none where nothing bounds it.
+  /// The number of ns to add to a time of `node`; where its clock drifts, in the middle of the job.
+  [[nodiscard]] int64_t shift_ns(NodeId node) const { return line(node).shift_ns; }
+  [[nodiscard]] ClockLine line(NodeId node) const;
+  [[nodiscard]] int64_t to_common(NodeId node, int64_t time_ns) const { return line(node).at(time_ns); }
+  /// The time of `node` that to_common() moves to this one.
+  [[nodiscard]] int64_t from_common(NodeId node, int64_t common_ns) const { return line(node).back(common_ns); }
+  /// How far a common time of `node` may be off while the job ran; 0 on the reference's host, none where nothing
+  /// bounds it.
   [[nodiscard]] std::optional<int64_t> error_ns(NodeId node) const;
   /// Notes for the reader: offsets with their errors, and hosts that could not be aligned.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
@@ -142,14 +177,14 @@ class Clock {
   void set_error(size_t host, int64_t error_ns);
   struct Moved {
     std::string name;
-    int64_t offset_ns = 0;
-    int64_t error_ns = 0;
+    CorrectionLine correction;
   };
+  void move_host(const std::vector<Node>& nodes, size_t host, const CorrectionLine& correction, TimeRange span);
   void note_moved(const std::vector<Moved>& hosts, const std::string& reference);
   void note_measured(const OffsetBounds& offsets);
   void note_incomparable(const std::vector<std::string>& hosts, const std::string& reference);
 
-  std::unordered_map<NodeId, int64_t> shifts_;
+  std::unordered_map<NodeId, ClockLine> lines_;
   std::unordered_map<NodeId, Host> hosts_;
   size_t host_count_ = 0;
   std::vector<std::string> notes_;

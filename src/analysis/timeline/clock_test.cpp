@@ -171,6 +171,40 @@ TEST(MeasuredClocks, ThatContradictCollectivesAreNotBelieved) {
   EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond + kNsPerMs);
 }
 
+/// Two hosts whose clocks drift apart by 50 ppm, the second 5 s ahead, with an instance each second for a minute.
+TEST(Clock, AHostThatDriftsIsMovedByALine) {
+  constexpr int64_t kAheadNs = 5 * kNsPerSecond;
+  constexpr int64_t kSeconds = 60;
+  const auto second = [](int64_t time_ns) { return time_ns + kAheadNs + time_ns / 20'000; };
+  const std::vector<Node> nodes{node_of(1, "a"), node_of(2, "b"), node_of(3, "b", 50)};
+  Clock clock = Clock::of(nodes);
+  OffsetBounds bounds(2, 0, {0, (kSeconds - 1) * kNsPerSecond + 1});
+  for (int64_t i = 0; i < kSeconds; ++i) {
+    const int64_t time_ns = i * kNsPerSecond;
+    bounds.add({{.last_arrival_ns = time_ns, .first_end_ns = time_ns + 100 * kNsPerUs},
+                {.last_arrival_ns = second(time_ns), .first_end_ns = second(time_ns + 100 * kNsPerUs)}});
+  }
+  clock.align(nodes, bounds);
+  EXPECT_TRUE(clock.comparable(1, 2));
+  ASSERT_LE(clock.error_ns(2).value_or(kStallFloorNs), 110 * kNsPerUs);
+  int64_t before_ns = 0;
+  for (int64_t i = 0; i < kSeconds; ++i) {
+    const int64_t time_ns = i * kNsPerSecond;
+    const int64_t common_ns = clock.to_common(2, second(time_ns));
+    EXPECT_LE(std::abs(common_ns - time_ns), *clock.error_ns(2)) << i;
+    EXPECT_EQ(clock.to_common(3, second(time_ns) + 50), common_ns);  // one host, whose agents' clocks are 50 ns apart
+    EXPECT_GE(common_ns, before_ns);
+    before_ns = common_ns;
+    EXPECT_NEAR(static_cast<double>(clock.from_common(2, common_ns)), static_cast<double>(second(time_ns)), 1);
+  }
+  const int64_t largest_ns = clock.largest_shift_ns();
+  EXPECT_GE(largest_ns, std::abs(clock.to_common(2, 1'000 * kNsPerSecond) - 1'000 * kNsPerSecond))
+      << "far beside the job the distance stays as it is";
+  EXPECT_LE(largest_ns, kAheadNs + 20 * kNsPerMs);
+  ASSERT_EQ(clock.notes().size(), 1U);
+  EXPECT_NE(clock.notes()[0].find("a drift of -50 ppm"), std::string::npos) << clock.notes()[0];
+}
+
 TEST(Clock, HostsThatCanNotBeComparedAreOneNote) {
   std::vector<Node> nodes;
   for (NodeId id = 1; id <= 20; ++id) {

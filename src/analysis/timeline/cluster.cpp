@@ -75,10 +75,9 @@ void Cluster::align(const OffsetBounds& bounds) {
   const Clock before = clock_;
   clock_.align(nodes_, bounds);
   for (Member& member : members_) {
-    const int64_t moved_ns = clock_.shift_ns(member.node_id) - before.shift_ns(member.node_id);
     for (std::optional<int64_t>* time_ns : {&member.start_ns, &member.exit_ns}) {
       if (*time_ns) {
-        **time_ns += moved_ns;
+        *time_ns = clock_.to_common(member.node_id, before.from_common(member.node_id, **time_ns));
       }
     }
   }

@@ -43,18 +43,26 @@ bool synchronises(Operation op) {
          op == Operation::kAllToAll || op == Operation::kBarrier;
 }
 
-void CallSequence::move(int64_t by_ns) {
-  shift_ns += by_ns;
-  if (by_ns == 0 || calls.empty()) {
+void CallSequence::move(const ClockMove& move) {
+  shift_ns = move.after.shift_ns;
+  if (move.none() || calls.empty()) {
     return;
   }
+  const bool drifts = move.after.drift.rate != 0;
   for (Call& call : calls) {
-    call.arrival_ns += call.present ? by_ns : 0;
+    if (!call.present) {
+      continue;
+    }
+    const int64_t end_ns = call.end_ns();
+    call.arrival_ns = move(call.arrival_ns);
+    if (drifts && end_ns != kForever) {  // calls that ended together still do
+      call.duration_us = pack(move(end_ns) - call.arrival_ns + kNsPerUs / 2);
+    }
   }
-  first_arrival_ns += by_ns;
-  last_arrival_ns += by_ns;
-  first_open_ns += first_open_ns == kForever ? 0 : by_ns;
-  abort_ns += abort_ns == kForever ? 0 : by_ns;
+  first_arrival_ns = move(first_arrival_ns);
+  last_arrival_ns = move(last_arrival_ns);
+  first_open_ns = first_open_ns == kForever ? kForever : move(first_open_ns);
+  abort_ns = abort_ns == kForever ? kForever : move(abort_ns);
 }
 
 class TimelineBuilder {
@@ -77,8 +85,8 @@ class TimelineBuilder {
   void finish(const std::vector<Loss>& losses) {
     order_by_time();
     find_attempts(cluster_, timeline_.sequences_, timeline_.communicator_calls_);
+    mark_batches(timeline_.sequences_);  // by each host's own clock, as it was recorded
     align_hosts(losses);
-    mark_batches(timeline_.sequences_);
     add_silent_members();
     sequence_table_.mark_continued();
     std::unordered_map<uint64_t, uint32_t> known;
@@ -126,6 +134,9 @@ class TimelineBuilder {
     if (!moves_data(row.op)) {
       note_communicator_call(row);
       return;
+    }
+    if (row.completion == Completion::kCaptured) {
+      return;  // it did not run. All ranks capture it: no instance has its number
     }
     ++timeline_.rows_;
     if (row.seq && (*row.seq < 0 || *row.seq > kMaxSeq)) {
@@ -191,10 +202,7 @@ class TimelineBuilder {
     if (cluster_.clock().hosts() < 2) {
       return;
     }
-    std::unordered_map<NodeId, int64_t> before;
-    for (const Node& node : cluster_.nodes()) {
-      before[node.node_id] = cluster_.clock().shift_ns(node.node_id);
-    }
+    const Clock before = cluster_.clock();
     std::set<std::pair<MemberIndex, CommHash>> made;  // communicators whose creation is recorded
     for (const CommunicatorCall& call : timeline_.communicator_calls_) {
       if (call.op != Operation::kCommDestroy && call.op != Operation::kCommAbort) {
@@ -216,10 +224,12 @@ class TimelineBuilder {
                  !lossy.contains(cluster_.member(sequence.member).node_id);
         });
     cluster_.align(bounds);
-    const auto moved_ns = [&](NodeId node) { return cluster_.clock().shift_ns(node) - before[node]; };
+    const auto move_of = [&](NodeId node) {
+      return ClockMove{.before = before.line(node), .after = cluster_.clock().line(node)};
+    };
     Interval span{kForever, std::numeric_limits<int64_t>::min()};
     for (CallSequence& sequence : timeline_.sequences_) {
-      sequence.move(moved_ns(cluster_.member(sequence.member).node_id));
+      sequence.move(move_of(cluster_.member(sequence.member).node_id));
       for (const Call& call : sequence.calls) {
         if (call.present) {
           span.from_ns = std::min(span.from_ns, call.arrival_ns);
@@ -229,12 +239,12 @@ class TimelineBuilder {
     }
     timeline_.span_ = span;
     for (CommunicatorCall& call : timeline_.communicator_calls_) {
-      const int64_t shift_ns = moved_ns(cluster_.member(call.member).node_id);
-      call.arrival_ns += shift_ns;
-      call.end_ns += call.end_ns == kForever ? 0 : shift_ns;
+      const ClockMove move = move_of(cluster_.member(call.member).node_id);
+      call.arrival_ns = move(call.arrival_ns);
+      call.end_ns = call.end_ns == kForever ? kForever : move(call.end_ns);
     }
     for (auto& [call, time_ns] : aborts_) {
-      time_ns += moved_ns(std::get<NodeId>(call));
+      time_ns = move_of(std::get<NodeId>(call))(time_ns);
     }
   }
 

@@ -156,8 +156,8 @@ struct CallSequence {
   }
   /// The last time at which the rank was observed inside an open call.
   [[nodiscard]] int64_t observed_to_ns() const { return std::min({exit_ns, abort_ns, node_end_ns}); }
-  /// Adds to all times that it holds.
-  void move(int64_t by_ns);
+  /// Puts its times, which are on the clock of its host, on the common one.
+  void move(const ClockMove& move);
   [[nodiscard]] int64_t first_number() const { return first_seq + number_offset; }
   [[nodiscard]] int64_t end_number() const { return first_number() + static_cast<int64_t>(calls.size()); }
 };

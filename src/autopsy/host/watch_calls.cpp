@@ -25,7 +25,7 @@ class CallCounter final : public EventSink {
     if (of_process == traced_.calls.end()) {
       of_process = traced_.calls.insert(of_process, {call->pid, {}});
     }
-    if (call->completion == Completion::kUnobserved) {
+    if (call->completion == Completion::kUnobserved || call->completion == Completion::kCaptured) {
       ++of_process->second.launched;
     } else if (call->completion != Completion::kOpen) {
       ++of_process->second.ended;

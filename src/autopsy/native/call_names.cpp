@@ -11,30 +11,6 @@
 namespace stalltrace::autopsy {
 namespace {
 
-struct FilePrefix {
-  std::string_view prefix;
-  CodeKind kind;
-};
-
-constexpr FilePrefix kFiles[] = {
-    {"libc.so", CodeKind::kTransparent},    {"libc-", CodeKind::kTransparent},
-    {"libpthread", CodeKind::kTransparent}, {"libm.so", CodeKind::kTransparent},
-    {"libstdc++", CodeKind::kTransparent},  {"libgcc_s", CodeKind::kTransparent},
-    {"ld-linux", CodeKind::kTransparent},   {"libtorch", CodeKind::kTransparent},
-    {"libc10", CodeKind::kTransparent},     {"libshm", CodeKind::kTransparent},
-    {"libnccl", CodeKind::kLibrary},        {"librccl", CodeKind::kLibrary},
-    {"libgloo", CodeKind::kLibrary},        {"libmpi", CodeKind::kLibrary},
-    {"libopen-", CodeKind::kLibrary},       {"mca_", CodeKind::kLibrary},
-    {"libmca_", CodeKind::kLibrary},        {"libevent", CodeKind::kLibrary},
-    {"libpmix", CodeKind::kLibrary},        {"libucp", CodeKind::kLibrary},
-    {"libuct", CodeKind::kLibrary},         {"libucs", CodeKind::kLibrary},
-    {"libucc", CodeKind::kLibrary},         {"libfabric", CodeKind::kLibrary},
-    {"libpsm", CodeKind::kLibrary},         {"libibverbs", CodeKind::kLibrary},
-    {"libmlx5", CodeKind::kLibrary},        {"libcudart", CodeKind::kDevice},
-    {"libcuda.so", CodeKind::kDevice},      {"libamdhip", CodeKind::kDevice},
-    {"libhsa-runtime", CodeKind::kDevice},
-};
-
 struct PythonCall {
   std::string_view function;
   std::optional<Operation> op;
@@ -131,13 +107,6 @@ std::optional<OpenCall> library_call(std::string_view function) {
 }
 
 }  // namespace
-
-CodeKind code_kind(std::string_view path) {
-  const std::string_view name = base_name(path);
-  const auto found =
-      std::ranges::find_if(kFiles, [&](const FilePrefix& file) { return name.starts_with(file.prefix); });
-  return found == std::end(kFiles) ? CodeKind::kProgram : found->kind;
-}
 
 std::optional<OpenCall> call_of_function(std::string_view function) {
   if (auto wait = framework_wait(function)) {

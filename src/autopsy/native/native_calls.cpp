@@ -6,73 +6,21 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
-#include <tuple>
 
+#include "autopsy/native/call_names.h"
 #include "autopsy/native/stack_reader.h"
 #include "autopsy/native/stack_scan.h"
 #include "base/clock.h"
 #include "base/text.h"
-#include "base/untrusted/function_name_reader.h"
-#include "base/untrusted/mounts.h"
-#include "base/untrusted/untrusted_file.h"
+#include "stacks/memory/memory.h"
+#include "stacks/native/blocked_stack.h"
+#include "stacks/native/file_functions.h"
 
 namespace stalltrace::autopsy {
 namespace {
 
 constexpr int64_t kNamesNs = 2 * kNsPerSecond;   // for the symbols of all files together
 constexpr int64_t kStacksNs = 3 * kNsPerSecond;  // for the stacks of all blocked threads together
-constexpr size_t kCallBytes = 8;
-
-using FileKey = std::tuple<uint32_t, uint32_t, uint64_t>;
-FileKey key_of(const MappedFile& file) { return {file.device_major, file.device_minor, file.inode}; }
-
-/// The functions at code offsets of the files that many processes map, each looked up once.
-class Names {
- public:
-  explicit Names(const Procfs& procfs) : procfs_(procfs), mounts_(procfs) {}
-
-  void want(pid_t pid, const MappedFile& file, uint64_t offset) {
-    File& known = files_[key_of(file)];
-    known.pid = pid;
-    known.file = file;
-    known.functions.try_emplace(offset);
-  }
-
-  void look_up() {
-    FunctionNameReader reader;
-    const int64_t until_ns = monotonic_now_ns() + kNamesNs;
-    for (auto& [key, file] : files_) {
-      const int64_t left_ns = until_ns - monotonic_now_ns();
-      const auto opened = UntrustedFile::open_mapped(procfs_, mounts_, file.pid, file.file);
-      if (left_ns <= 0 || !opened) {
-        continue;
-      }
-      std::vector<uint64_t> offsets;
-      for (const auto& [offset, name] : file.functions) {
-        offsets.push_back(offset);
-      }
-      const auto locations = reader.functions_at(*opened, offsets, left_ns);
-      for (size_t i = 0; locations && i < offsets.size(); ++i) {
-        file.functions[offsets[i]] = (*locations)[i] ? (*locations)[i]->function : "";
-      }
-    }
-  }
-
-  [[nodiscard]] const std::string& at(const MappedFile& file, uint64_t offset) const {
-    return files_.at(key_of(file)).functions.at(offset);
-  }
-
- private:
-  struct File {
-    pid_t pid = 0;
-    MappedFile file;
-    std::map<uint64_t, std::string> functions;  // by offset in the file; empty: unknown
-  };
-  const Procfs& procfs_;
-  Mounts mounts_;
-  std::map<FileKey, File> files_;
-};
 
 /// The code of one process, and its memory.
 class Code {
@@ -85,11 +33,12 @@ class Code {
 
   stacks::Memory& memory() { return memory_; }
 
-  ScannedStack scan(const StackContent& content) {
+  ScannedStack scan(const stacks::StackContent& content) {
     stacks::BoundedMemory bounded(memory_, {});
     return scan_stack(content, ranges_, [&](uint64_t address) {
-      std::array<uint8_t, kCallBytes> before{};
-      return bounded.read(address - before.size(), std::as_writable_bytes(std::span(before))) && is_call(before);
+      std::array<uint8_t, stacks::kCallBytes> before{};
+      return bounded.read(address - before.size(), std::as_writable_bytes(std::span(before))) &&
+             stacks::is_call(before);
     });
   }
 
@@ -122,7 +71,8 @@ class Code {
 
 /// The outermost call, which the program made; `main`: for the first thread, code of a library without a known
 /// function counts too.
-std::optional<OpenCall> call_on(const Code& code, const ScannedStack& stack, const Names& names, bool main) {
+std::optional<OpenCall> call_on(const Code& code, const ScannedStack& stack, const stacks::FileFunctions& names,
+                                bool main) {
   for (auto address = stack.code.rbegin(); address != stack.code.rend(); ++address) {
     if (code.has_calls(*address)) {
       if (auto call = call_of_function(names.at(code.file(*address), code.offset(*address)))) {
@@ -147,7 +97,7 @@ struct ThreadStacks {
 ThreadStacks scan_thread(const Procfs& procfs, Code& code, const NativeThread& thread, int64_t sample_ns) {
   ThreadStacks scanned;
   if (!thread.running) {
-    const auto content = blocked_stack(procfs, code.memory(), thread.pid, thread.tid);
+    const auto content = stacks::blocked_stack(procfs, code.memory(), thread.pid, thread.tid);
     if (content) {
       scanned.stacks.push_back(code.scan(*content));
       return scanned;
@@ -158,7 +108,7 @@ ThreadStacks scan_thread(const Procfs& procfs, Code& code, const NativeThread& t
     scanned.problem = samples.error().what;
     return scanned;
   }
-  for (const StackContent& sample : *samples) {
+  for (const stacks::StackContent& sample : *samples) {
     scanned.stacks.push_back(code.scan(sample));
   }
   if (scanned.stacks.empty()) {
@@ -182,7 +132,7 @@ std::optional<OpenCall> usual_call(const std::vector<std::optional<OpenCall>>& c
 
 std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const NativeThread> threads, int64_t sample_ns) {
   std::map<pid_t, Result<Code>> codes;
-  Names names(procfs);
+  stacks::FileFunctions names(procfs, FunctionNameReader::ReadBy::kChild);
   const auto running = std::ranges::count_if(threads, &NativeThread::running);
   const int64_t each_ns = sample_ns / std::max<int64_t>(1, running);
   const int64_t begun_ns = monotonic_now_ns();
@@ -209,7 +159,7 @@ std::vector<NativeAnswer> native_calls(const Procfs& procfs, std::span<const Nat
       }
     }
   }
-  names.look_up();
+  names.look_up(kNamesNs);
   std::vector<NativeAnswer> answers;
   for (size_t i = 0; i < threads.size(); ++i) {
     NativeAnswer& answer = answers.emplace_back();

@@ -8,10 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <iterator>
@@ -21,13 +19,12 @@
 
 #include "base/clock.h"
 #include "base/handle.h"
-#include "base/text.h"
 
 namespace stalltrace::autopsy {
 namespace {
 
-constexpr size_t kStackBytes = 32U << 10;
-constexpr size_t kPageBytes = 4096;  // read at once
+using stacks::StackContent;
+
 // Of a sample. A sample's size is 16 bits, and the stack's a multiple of 8.
 constexpr uint32_t kSampledBytes = 16U << 10;
 constexpr size_t kRingPages = 16;
@@ -42,15 +39,6 @@ constexpr uint64_t kIp = 8;
 constexpr uint64_t kSp = 31;
 constexpr uint64_t kIp = 32;
 #endif
-
-std::optional<uint64_t> hexadecimal(std::string_view word) {
-  uint64_t value = 0;
-  if (!word.starts_with("0x")) {
-    return std::nullopt;
-  }
-  const auto [end, code] = std::from_chars(word.data() + 2, word.data() + word.size(), value, 16);
-  return code == std::errc{} && end == word.data() + word.size() ? std::optional(value) : std::nullopt;
-}
 
 /// A mapped ring of the kernel's samples.
 class Ring {
@@ -166,37 +154,6 @@ class Sampler {
 };
 
 }  // namespace
-
-std::optional<UserRegisters> parse_registers(std::string_view syscall_line) {
-  const auto words = split(trim(syscall_line), ' ');
-  if (words.size() < 3) {
-    return std::nullopt;
-  }
-  const auto sp = hexadecimal(words[words.size() - 2]);
-  const auto ip = hexadecimal(words.back());
-  return sp && ip && *sp != 0 ? std::optional(UserRegisters{*sp, *ip}) : std::nullopt;
-}
-
-std::optional<StackContent> blocked_stack(const Procfs& procfs, stacks::Memory& memory, pid_t pid, pid_t tid) {
-  const auto registers = parse_registers(procfs.thread_file(pid, tid, "syscall"));
-  if (!registers) {
-    return std::nullopt;
-  }
-  StackContent content{.ip = registers->ip, .words = {}};
-  std::array<uint64_t, kPageBytes / sizeof(uint64_t)> page{};
-  uint64_t address = registers->sp & ~uint64_t{7};
-  const uint64_t end = address + kStackBytes;
-  while (address < end) {
-    const uint64_t until = std::min(end, (address / kPageBytes + 1) * kPageBytes);
-    const auto part = std::span(page).first((until - address) / sizeof(uint64_t));
-    if (!memory.read(address, std::as_writable_bytes(part))) {
-      break;
-    }
-    content.words.insert(content.words.end(), part.begin(), part.end());
-    address = until;
-  }
-  return content.words.empty() ? std::nullopt : std::optional(std::move(content));
-}
 
 Result<std::vector<StackContent>> sample_running(pid_t tid, int64_t most_ns) {
   ST_ASSIGN(const Sampler clock, Sampler::open(tid, SampleAt::kClock));

@@ -6,12 +6,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "autopsy/native/call_names.h"
+#include "base/elf/code_kind.h"
+#include "stacks/native/blocked_stack.h"
 
 namespace stalltrace::autopsy {
 
@@ -21,12 +20,6 @@ struct CodeRange {
   uint64_t end = 0;
   CodeKind kind = CodeKind::kProgram;
   size_t file = 0;  // the caller's number for it
-};
-
-/// A thread's innermost code address, and the 64-bit numbers on its stack, innermost first.
-struct StackContent {
-  uint64_t ip = 0;
-  std::vector<uint64_t> words;
 };
 
 struct CodeAddress {
@@ -43,9 +36,7 @@ struct ScannedStack {
 using EndsCall = std::function<bool(uint64_t address)>;
 
 /// `ranges` are sorted by address and do not overlap.
-ScannedStack scan_stack(const StackContent& stack, std::span<const CodeRange> ranges, const EndsCall& ends_call);
-
-/// Whether a call instruction ends where these bytes of code end (at least 8 of them).
-bool is_call(std::span<const uint8_t> before);
+ScannedStack scan_stack(const stacks::StackContent& stack, std::span<const CodeRange> ranges,
+                        const EndsCall& ends_call);
 
 }  // namespace stalltrace::autopsy

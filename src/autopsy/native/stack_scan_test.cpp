@@ -5,10 +5,12 @@
 
 #include <array>
 
-#include "autopsy/native/stack_reader.h"
+#include "autopsy/native/call_names.h"
 
 namespace stalltrace::autopsy {
 namespace {
+
+using stacks::StackContent;
 
 constexpr uint64_t kLibc = 0x1000;
 constexpr uint64_t kLibrary = 0x2000;
@@ -42,29 +44,6 @@ TEST(ScanStack, AddressesThatNoCallPrecedesAreData) {
   EXPECT_EQ(scanned.code[1].address, kLibrary + 0x1f);
 }
 
-#if defined(__x86_64__)
-TEST(IsCall, TheFormsOfX86) {
-  const auto ends = [](std::array<uint8_t, 8> bytes) { return is_call(bytes); };
-  EXPECT_TRUE(ends({0, 0, 0, 0xe8, 1, 2, 3, 4}));      // call rel32
-  EXPECT_TRUE(ends({0, 0, 0, 0, 0, 0, 0xff, 0xd0}));   // call *%rax
-  EXPECT_TRUE(ends({0, 0, 0xff, 0x15, 1, 2, 3, 4}));   // call *disp32(%rip)
-  EXPECT_TRUE(ends({0, 0, 0, 0, 0, 0xff, 0x50, 8}));   // call *8(%rax)
-  EXPECT_FALSE(ends({0, 0, 0, 0, 0, 0, 0xff, 0xe0}));  // jmp *%rax
-  EXPECT_FALSE(ends({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}));
-}
-#endif
-
-TEST(ParseRegisters, OfBlockedAndStoppedThreads) {
-  const auto blocked = parse_registers("202 0x7f00 0x80 0x0 0x0 0x0 0xffffffff 0x7ffd10 0x7f1234");
-  ASSERT_TRUE(blocked);
-  EXPECT_EQ(blocked->sp, 0x7ffd10);
-  EXPECT_EQ(blocked->ip, 0x7f1234);
-  EXPECT_TRUE(parse_registers("-1 0x7ffd10 0x7f1234"));
-  EXPECT_FALSE(parse_registers("running"));
-  EXPECT_FALSE(parse_registers("0 0x0 0x0"));
-  EXPECT_FALSE(parse_registers(""));
-}
-
 TEST(CallOfFunction, Names) {
   EXPECT_EQ(call_of_function("PMPI_Allreduce")->op, Operation::kAllReduce);
   EXPECT_EQ(call_of_function("PMPI_Allreduce")->name, "MPI_Allreduce");
@@ -85,13 +64,6 @@ TEST(CallOfPython, OnlyTheFrameworksOwn) {
   EXPECT_EQ(call_of_python("all_reduce", file)->op, Operation::kAllReduce);
   EXPECT_FALSE(call_of_python("all_reduce", "/home/u/train.py"));
   EXPECT_FALSE(call_of_python("get_rank", file));
-}
-
-TEST(CodeKindOf, FileNames) {
-  EXPECT_EQ(code_kind("/lib/libnccl.so.2"), CodeKind::kLibrary);
-  EXPECT_EQ(code_kind("/usr/lib/openmpi/mca_btl_tcp.so"), CodeKind::kLibrary);
-  EXPECT_EQ(code_kind("/lib/x86_64-linux-gnu/libc.so.6"), CodeKind::kTransparent);
-  EXPECT_EQ(code_kind("/usr/bin/train"), CodeKind::kProgram);
 }
 
 }  // namespace

@@ -56,24 +56,32 @@ pid_t inner_number(const std::string& status_path) {
 
 }  // namespace
 
-std::optional<MappedFile> parse_maps_line(std::string_view line) {
+std::optional<Mapping> parse_mapping(std::string_view line) {
   // start-end perms offset major:minor inode   path
-  MappedFile file;
+  Mapping mapping;
+  MappedFile& file = mapping.file;
   uint64_t major = 0;
   uint64_t minor = 0;
-  if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5 ||
-      line[2] != 'x') {
+  if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5) {
     return std::nullopt;
   }
+  mapping.executable = line[2] == 'x';
   line.remove_prefix(5);
   if (!take_number(line, ' ', 16, file.offset) || !take_number(line, ':', 16, major) ||
-      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode) || file.inode == 0) {
+      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode)) {
     return std::nullopt;
   }
   file.device_major = static_cast<uint32_t>(major);
   file.device_minor = static_cast<uint32_t>(minor);
   file.path = trim(line);
-  return file.path.starts_with('/') ? std::optional(std::move(file)) : std::nullopt;
+  return mapping;
+}
+
+std::optional<MappedFile> parse_maps_line(std::string_view line) {
+  auto mapping = parse_mapping(line);
+  const bool of_file =
+      mapping && mapping->executable && mapping->file.inode != 0 && mapping->file.path.starts_with('/');
+  return of_file ? std::optional(std::move(mapping->file)) : std::nullopt;
 }
 
 std::string_view value_of(const Environment& environment, std::string_view name) {

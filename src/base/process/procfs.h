@@ -118,7 +118,15 @@ class Procfs {
 /// The mapping of the same file at another address by now; null where there is none.
 const MappedFile* find_moved(const std::vector<MappedFile>& mappings, const MappedFile& file);
 
-/// Parses one line of /proc/PID/maps; nullopt unless it maps a file executable.
+/// A line of /proc/PID/maps, of any kind.
+struct Mapping {
+  MappedFile file;  // no file: `inode` is 0, and `path` is empty or a name such as "[vdso]"
+  bool executable = false;
+};
+/// nullopt if malformed. Lines of memory without a file and without a name end with blanks after the inode.
+std::optional<Mapping> parse_mapping(std::string_view line);
+
+/// The same; nullopt unless it maps a file executable.
 std::optional<MappedFile> parse_maps_line(std::string_view line);
 
 }  // namespace stalltrace

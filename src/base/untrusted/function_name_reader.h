@@ -22,8 +22,12 @@ namespace stalltrace {
 
 class FunctionNameReader {
  public:
+  /// Who reads the files that others than root may write: a child, or, where this process has given up its rights
+  /// itself (base/untrusted/sandbox), this one.
+  enum class ReadBy { kChild, kThisProcess };
+
   /// Files of symbols are `symbols`/.build-id/7c/da71....debug, as gdb and Debian's -dbgsym packages have them.
-  explicit FunctionNameReader(std::string symbols = "/usr/lib/debug");
+  explicit FunctionNameReader(std::string symbols = "/usr/lib/debug", ReadBy read_by = ReadBy::kChild);
 
   using Locations = std::vector<std::optional<CodeLocation>>;
 
@@ -43,6 +47,7 @@ class FunctionNameReader {
   void name_rest(Named& named);
 
   std::string symbols_;
+  ReadBy read_by_;
   Procfs procfs_;
   Mounts mounts_{procfs_};
   HelperProcess child_;

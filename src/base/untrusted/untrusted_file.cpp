@@ -131,6 +131,41 @@ std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_anywhere(const Pro
   return UntrustedFile(std::move(fd), facts_of(info), std::move(name));
 }
 
+std::expected<UntrustedFile, OpenRefusal> UntrustedFile::open_in_root(const Procfs& procfs, Mounts& mounts, pid_t pid,
+                                                                      const std::string& folder,
+                                                                      const std::string& name) {
+  const auto is_local = [&](const UniqueFd& fd) {  // its file system is not asked
+    struct statx facts {};
+    return ::statx(fd.get(), "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &facts) == 0 &&
+           (facts.stx_mask & STATX_MNT_ID) != 0 && mounts.of_mount(pid, facts.stx_mnt_id).local;
+  };
+  constexpr int kWithoutOpening = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+  const UniqueFd root(::open(procfs.in_root(pid, "/").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!root || !is_local(root)) {
+    return std::unexpected(root ? OpenRefusal::kRemote : OpenRefusal::kGone);
+  }
+  const UniqueFd in(
+      ::openat(root.get(), folder.substr(folder.starts_with('/') ? 1 : 0).c_str(), kWithoutOpening | O_DIRECTORY));
+  if (!in || !is_local(in)) {
+    return std::unexpected(in ? OpenRefusal::kRemote : OpenRefusal::kGone);
+  }
+  Procfs::MappedFileHandle handle;
+  handle.fd = UniqueFd(::openat(in.get(), name.c_str(), kWithoutOpening));
+  if (!handle.fd || !is_local(handle.fd)) {
+    return std::unexpected(handle.fd ? OpenRefusal::kRemote : OpenRefusal::kGone);
+  }
+  struct stat info {};
+  if (::fstat(handle.fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {  // before it is opened: it may be a device
+    return std::unexpected(OpenRefusal::kGone);
+  }
+  UniqueFd fd = handle.open();
+  if (!fd || ::fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode)) {
+    return std::unexpected(OpenRefusal::kGone);
+  }
+  std::string of_file = name_of_file(fd.get(), info, nullptr, false);
+  return UntrustedFile(std::move(fd), facts_of(info), std::move(of_file));
+}
+
 std::string UntrustedFile::facts() const {
   return std::string(reinterpret_cast<const char*>(&facts_), sizeof facts_) + identity_.file;
 }

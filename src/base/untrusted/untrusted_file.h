@@ -45,6 +45,9 @@ class UntrustedFile {
   /// The same on any file system: it may never return. For use in a helper process.
   static std::expected<UntrustedFile, OpenRefusal> open_anywhere(const Procfs& procfs, pid_t pid,
                                                                  const MappedFile& file);
+  /// Opens `folder`/`name` of a process's own root, such as "/tmp" and "perf-7.map"; neither may be a link.
+  static std::expected<UntrustedFile, OpenRefusal> open_in_root(const Procfs& procfs, Mounts& mounts, pid_t pid,
+                                                                const std::string& folder, const std::string& name);
   /// Takes over a file that a helper process opened, with the helper's description; nullopt if that is garbled.
   static std::optional<UntrustedFile> adopt(UniqueFd fd, std::string_view facts);
   [[nodiscard]] std::string facts() const;

@@ -299,13 +299,14 @@ std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const Ev
     return std::nullopt;
   }
   const st_box_event* api = is_api(entry.event) ? &entry.event : api_of(entry.event, table);
-  return ProfilerCall{std::move(*row), entry.event.id, api != nullptr ? api->parent : 0, api != nullptr ? api->id : 0};
+  return ProfilerCall{std::move(*row), entry.event.id, api != nullptr ? api->parent : 0, api != nullptr ? api->id : 0,
+                      api != nullptr && (api->flags & ST_BOX_GRAPH_CAPTURED) != 0};
 }
 
 void number_in_call_order(std::vector<ProfilerCall>& calls) {
   std::vector<ProfilerCall*> members;
   for (ProfilerCall& call : calls) {
-    if (call.group != 0 && call.row.seq && is_collective(call.row.op)) {
+    if (call.group != 0 && !call.by_graph && call.row.seq && is_collective(call.row.op)) {
       members.push_back(&call);
     }
   }

@@ -17,8 +17,9 @@ namespace stalltrace::blackbox {
 struct ProfilerCall {
   Collective row;  // without event_id; comm_ptr is the communicator's serial number in the file
   uint64_t id = 0;
-  uint64_t group = 0;  // of its API call; 0 unknown
-  uint64_t api = 0;    // its API call, or its own id where only the API call is known; 0 unknown
+  uint64_t group = 0;     // of its API call; 0 unknown
+  uint64_t api = 0;       // its API call, or its own id where only the API call is known; 0 unknown
+  bool by_graph = false;  // a CUDA graph, into which its API call was captured, has launched it
 };
 
 /// Converts a COLL, P2P or CE_COLL. An API call without a known launch is converted too: open until its group returns,
@@ -29,7 +30,8 @@ std::optional<ProfilerCall> decode_call(const EventTable::Entry& entry, const Ev
                                         const st_box_communicator* communicator, const Owner& owner);
 
 /// NCCL launches a group's collectives in its own order and numbers them in that order; the probes number calls. This
-/// assigns the numbers of each group's collectives in the order of the calls.
+/// assigns the numbers of each group's collectives in the order of the calls. What a CUDA graph launches keeps its own:
+/// several launches have one group.
 void number_in_call_order(std::vector<ProfilerCall>& calls);
 
 }  // namespace stalltrace::blackbox

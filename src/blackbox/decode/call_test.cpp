@@ -112,6 +112,11 @@ TEST(DecodeCall, OneThatIsCapturedIntoAGraphIsNotRun) {
   call.group(3000, 3600);
   call.broadcast(ST_BOX_GRAPH_CAPTURED);
   EXPECT_FALSE(call.row(kApi));
+  call.table.add(Call::task(ST_BOX_COLL, ST_BOX_OP_BROADCAST, 1), false);
+  const auto launched = call.row(kTask);
+  ASSERT_TRUE(launched);
+  EXPECT_TRUE(launched->by_graph);
+  EXPECT_EQ(launched->row.timestamp_ns, 4000) << "it does not begin with the captured call";
 }
 
 TEST(DecodeCall, OfAnEarlierPluginHasNoNumberAndNoRow) {

@@ -6,11 +6,19 @@
 #include <variant>
 #include <vector>
 
+#include "base/hash.h"
+
 namespace stalltrace::blackbox {
 namespace {
 
 constexpr size_t kMostOlderMatches = 4096;
 constexpr size_t kMostProcesses = 4096;
+
+/// The name of what graphs launch on a communicator, from NCCL's own.
+CommHash graph_name(CommHash hash) {
+  constexpr uint64_t kGraph = 0x6772617068;  // "graph"
+  return hash == 0 ? 0 : splitmix64_fold(hash, kGraph);
+}
 
 }  // namespace
 
@@ -53,6 +61,11 @@ void CallPairing::accept_collective(Collective row) {
     return next_.accept(std::move(row));
   }
   ProcessState& process = states_[row.pid];
+  if (row.completion == Completion::kCaptured) {
+    process.communicators.note_captured(row.comm_ptr);
+    process.communicators.complete(row);
+    return next_.accept(std::move(row));
+  }
   if (!process.has_file) {  // nothing to complete the row with, or pair it with, yet
     process.pending.put(row, false);
     return next_.accept(std::move(row));
@@ -104,7 +117,7 @@ void CallPairing::communicator(const Communicator& row) {
   }
   if (const auto delivered = process->delivered_serials.find(row.comm_ptr);
       delivered != process->delivered_serials.end() && row.destroyed_ns && !std::exchange(delivered->second, true)) {
-    next_.accept(row);
+    deliver_serial(*process, row.comm_ptr);
   }
 }
 
@@ -152,7 +165,11 @@ CallPairing::Match CallPairing::match_new(ProcessState& process, ProfilerCall& c
   Match match{.end_ns = call.row.end_ns().value_or(0),
               .open = call.row.completion == Completion::kOpen,
               .kernel_begun = call.row.kernel_start_ns.has_value()};
-  if (PairedCall* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr) {
+  if (call.by_graph) {
+    match.event = ids_.next();
+    match.source = Source::kFileOnly;
+    deliver_file_only(process, call, match.event);
+  } else if (PairedCall* parent = is_point_to_point(call.row.op) ? parent_of(process, call.row) : nullptr) {
     match.event = parent->row.event_id;
     process.paired.report(*parent, call);
     if (call.row.completion == Completion::kOpen && !parent->open_parts.contains(call.id)) {
@@ -195,15 +212,32 @@ void CallPairing::call(ProfilerCall call) {
   deliver_steps(*process, process->steps.take(call.id), match.event);
 }
 
-/// Delivers a call that only the file reports, with the probes' name of its communicator where known.
+/// The row of a communicator, which the file has, under its serial number there.
+void CallPairing::deliver_serial(const ProcessState& process, uint64_t serial) {
+  Communicator row = *process.communicators.profiled(serial);
+  if (process.graph_serials.contains(serial)) {
+    row.comm_id_hash = graph_name(row.comm_id_hash);
+    row.nccl_comm_hash = 0;
+  }
+  next_.accept(std::move(row));
+}
+
+/// Delivers a call that only the file reports, with the probes' name of its communicator where known, and where both
+/// number alike.
 void CallPairing::deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event) {
   Collective row = call.row;
   row.event_id = event;
-  if (!process.communicators.rename(row)) {
-    const Communicator* known = process.communicators.profiled(row.comm_ptr);
-    if (known != nullptr && process.delivered_serials.try_emplace(row.comm_ptr, false).second) {
-      next_.accept(*known);
-    }
+  const bool renamed = process.communicators.rename(row);
+  const bool by_graphs = renamed && (call.by_graph || process.communicators.captures(row.comm_ptr));
+  if (by_graphs) {
+    process.communicators.note_captured(row.comm_ptr);  // before tracing began
+    row.comm_ptr = call.row.comm_ptr;
+    row.comm_id_hash = graph_name(call.row.comm_id_hash);
+    process.graph_serials.insert(row.comm_ptr);
+  }
+  if ((!renamed || by_graphs) && process.communicators.profiled(row.comm_ptr) != nullptr &&
+      process.delivered_serials.try_emplace(row.comm_ptr, false).second) {
+    deliver_serial(process, row.comm_ptr);
   }
   next_.accept(std::move(row));
 }

@@ -2,6 +2,10 @@
 // The probes' row and the profiler file's row of a call become one row, whatever is missing on either side.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include "blackbox/pairing/testing/pairing_fixture.h"
 
 namespace stalltrace::blackbox {
@@ -16,6 +20,68 @@ TEST_F(Pairing, OneRowWithLaunchOfTheProbeAndEndOfTheFile) {
   EXPECT_EQ(rows()[0].duration_ns, 5 * kNsPerMs + 8 * kNsPerUs) << "from the call to the last part's end";
   EXPECT_EQ(rows()[0].completion, Completion::kProfiler);
   EXPECT_EQ(rows()[0].comm_id_hash, kIdHash);
+}
+
+/// The probes number two captured calls and three that run, 0 to 4. The file numbers what runs: two launches of the
+/// graph, 0 to 3, and the three calls, 4 to 6.
+TEST_F(Pairing, LaunchesOfAGraphDoNotShiftTheNumbersOfTheCallsBesideIt) {
+  begin(true);
+  for (const int64_t number : {0, 1}) {
+    Collective captured = probe(number);
+    captured.completion = Completion::kCaptured;
+    pairing_.accept(captured);
+  }
+  for (const int64_t number : {2, 3, 4}) {
+    pairing_.accept(probe(number));
+  }
+  for (const int64_t number : {0, 1, 2, 3}) {  // they begin while a call is launched
+    ProfilerCall launched = profiled(number);
+    launched.row.timestamp_ns = profiled(2).row.timestamp_ns;
+    launched.by_graph = true;
+    pairing_.call(launched);
+  }
+  for (const int64_t number : {2, 3, 4}) {
+    ProfilerCall call = profiled(number);
+    call.id += 100;
+    call.row.seq = number + 2;
+    pairing_.call(call);
+  }
+  std::vector<std::optional<int64_t>> called;
+  std::vector<std::optional<int64_t>> by_graph;
+  CommHash graph_hash = 0;
+  for (const Collective& row : rows()) {
+    if (row.comm_id_hash != kIdHash) {
+      by_graph.push_back(row.seq);
+      graph_hash = row.comm_id_hash;
+      EXPECT_EQ(row.comm_ptr, kSerial);
+      continue;
+    }
+    called.push_back(row.seq);
+    EXPECT_EQ(row.completion, *row.seq < 2 ? Completion::kCaptured : Completion::kProfiler) << *row.seq;
+  }
+  EXPECT_EQ(called, (std::vector<std::optional<int64_t>>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(by_graph, (std::vector<std::optional<int64_t>>{0, 1, 2, 3}));
+  EXPECT_NE(graph_hash, 0U);
+  EXPECT_NE(graph_hash, kNcclHash);
+  const std::vector<Communicator> communicators = *rows_.communicators();
+  EXPECT_EQ(std::ranges::count(communicators, graph_hash, &Communicator::comm_id_hash), 1);
+}
+
+/// Before NCCL's profiler interface 5 a launch of a graph looks like any call. One whose number is that of a call of
+/// the probes is not that call.
+TEST_F(Pairing, ANumberJoinsNothingOnceACallWasCaptured) {
+  begin(true);
+  Collective captured = probe(0);
+  captured.completion = Completion::kCaptured;
+  pairing_.accept(captured);
+  pairing_.accept(probe(1));
+  ProfilerCall launched = profiled(1);
+  launched.row.timestamp_ns += 5 * kNsPerMs;  // after the call
+  pairing_.call(launched);
+  ASSERT_EQ(rows().size(), 3);
+  for (const Collective& row : rows()) {
+    EXPECT_EQ(row.completion == Completion::kProfiler, row.comm_ptr == kSerial);
+  }
 }
 
 TEST_F(Pairing, AKernelThatHasBegunIsReportedBeforeItEnds) {

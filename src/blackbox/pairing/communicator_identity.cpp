@@ -147,6 +147,17 @@ std::optional<Communicator> CommunicatorIdentity::connect(const Collective& prob
   return known.accepted ? std::optional(completed(known.row, known)) : std::nullopt;
 }
 
+void CommunicatorIdentity::note_captured(uint64_t pointer) {
+  if (const auto known = probed_.find(pointer); known != probed_.end()) {
+    known->second.captures = true;
+  }
+}
+
+bool CommunicatorIdentity::captures(uint64_t pointer) const {
+  const auto known = probed_.find(pointer);
+  return known != probed_.end() && known->second.captures;
+}
+
 bool CommunicatorIdentity::may_be_same(const Collective& probed, const Collective& profiled) const {
   const Probed* known = probed_of(probed);
   if (known == nullptr) {
@@ -161,7 +172,7 @@ bool CommunicatorIdentity::may_be_same(const Collective& probed, const Collectiv
 
 std::optional<int64_t> CommunicatorIdentity::file_number(const Collective& probed) const {
   const Probed* known = probed_of(probed);
-  if (!probed.seq || known == nullptr) {
+  if (!probed.seq || known == nullptr || known->captures) {
     return std::nullopt;
   }
   if (const auto first = known->first(numbering_of(probed))) {

@@ -38,6 +38,12 @@ class CommunicatorIdentity {
   /// they lived, or were destroyed less than kReadLateNs ago.
   uint64_t take_forgotten() { return std::exchange(forgotten_, 0); }
 
+  /// A call of the probes on this communicator was captured into a CUDA graph. The probes count it, the file each of
+  /// its launches: from here on a number of the file says nothing about the probes' calls.
+  void note_captured(uint64_t pointer);
+  /// Whether there was one, on the communicator that the probes have at this address.
+  [[nodiscard]] bool captures(uint64_t pointer) const;
+
   /// Whether a call of the probes and one of the file may belong to the same communicator.
   [[nodiscard]] bool may_be_same(const Collective& probed, const Collective& profiled) const;
   /// The number of the probes' call in the file's count; nullopt if unknown. The probes count from the time they were
@@ -53,13 +59,16 @@ class CommunicatorIdentity {
     }
     const uint64_t numbering = numbering_of(profiled);
     const auto connected = pointers_.find(profiled.comm_ptr);
-    if (connected != pointers_.end() && profiled.comm_ptr != 0 &&
+    if (connected != pointers_.end() && profiled.comm_ptr != 0 && !captures(connected->second) &&
         visit(connected->second, *profiled.seq - first_number(connected->second, numbering).value_or(0), true)) {
       return;
     }
     for (const uint64_t pointer : unconnected_) {
       const Probed& known = probed_.at(pointer);
       const uint64_t hash = known.row.nccl_comm_hash;
+      if (known.captures) {
+        continue;
+      }
       if (hash != 0 && profiled.comm_id_hash != 0 && hash != profiled.comm_id_hash) {
         continue;
       }
@@ -89,6 +98,7 @@ class CommunicatorIdentity {
     uint64_t serial = 0;                       // in the file; 0 not connected
     std::map<uint64_t, int64_t> first_number;  // by counter, see numbering_of
     uint64_t order = 0;                        // in which they became known, from 1
+    bool captures = false;                     // see note_captured
     [[nodiscard]] std::optional<int64_t> first(uint64_t numbering) const;
   };
   /// Whether the probes' call was made on the former communicator at this address.

@@ -56,6 +56,9 @@ std::optional<int> agreement(const Collective& probed, const Collective& profile
   if (launch_contains(probed, profiled.timestamp_ns)) {
     score += kLaunchScore + (same_thread(probed, profiled) ? kThreadScore : 0);
   }
+  if (identity.captures(probed.comm_ptr) && score < kLaunchScore + kThreadScore) {
+    return std::nullopt;  // it may be a graph's launch, of which older versions of NCCL do not say so
+  }
   const auto number = profiled.seq ? identity.file_number(probed) : std::nullopt;
   if (number && *number == *profiled.seq && profiled.timestamp_ns - probed.called_ns < kLaunchedLaterNs) {
     score += kNumberScore;

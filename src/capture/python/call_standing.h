@@ -9,6 +9,7 @@ namespace stalltrace::capture {
 /// Covers the calls that move data. Times are UTC.
 struct CallStanding {
   int32_t pid = 0;
+  int32_t tid = 0;               // the thread that made the newest call
   bool inside = false;           // the newest call has not ended, as far as is known
   bool launched = false;         // the newest call has returned, whether or not its transfer has ended
   bool waits_by_design = false;  // it is a Send or Recv: its duration says nothing

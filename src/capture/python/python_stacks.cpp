@@ -47,15 +47,19 @@ void PythonStacks::update(const std::function<std::vector<CallStanding>()>& stan
     return;
   }
   sampled_ns_ = now_ns;
-  std::vector<CallStanding> python = standings();
-  std::erase_if(others_, [&](pid_t pid) { return std::ranges::find(python, pid, &CallStanding::pid) == python.end(); });
+  std::vector<CallStanding> ranks = standings();
+  std::erase_if(others_, [&](pid_t pid) { return std::ranges::find(ranks, pid, &CallStanding::pid) == ranks.end(); });
   LateWatches::StandingsOfUsers users;
-  for (const CallStanding& standing : python) {
+  for (const CallStanding& standing : ranks) {
     if (!others_.contains(standing.pid)) {
       users[user_of_(standing.pid)].push_back(standing);
     }
   }
-  reader_.begin(watches_.choose(users, now_ns + node_.clock_offset_ns), now_ns);
+  std::vector<ThreadToRead> threads;
+  for (const pid_t pid : watches_.choose(users, now_ns + node_.clock_offset_ns)) {
+    threads.push_back({pid, std::ranges::find(ranks, pid, &CallStanding::pid)->tid});
+  }
+  reader_.begin(std::move(threads), now_ns);
 }
 
 }  // namespace stalltrace::capture

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stacks of Python ranks while something is wrong → rows of `python_stack` and `stack`. One thread: the tracer's, which
+// Stacks of ranks while something is wrong → rows of `python_stack` and `stack`. One thread: the tracer's, which
 // never waits for a reading.
 #pragma once
 
@@ -40,7 +40,7 @@ class PythonStacks {
   UserOf user_of_;
   LateWatches watches_;
   StackReader reader_;
-  std::set<pid_t> others_;  // not Python
+  std::set<pid_t> others_;  // of which nothing can be read
   std::set<int64_t> delivered_;
   int64_t sampled_ns_ = 0;
 };

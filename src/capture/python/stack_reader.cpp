@@ -32,7 +32,7 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
 
 /// Main function of the helper. Another thread of ours may have held any lock but malloc's at the fork: a helper that
 /// blocks on one is given up like any other.
-[[noreturn]] void help(int pipe, pid_t parent, std::span<const pid_t> pids, const StackReader::Read& read) {
+[[noreturn]] void help(int pipe, pid_t parent, std::span<const ThreadToRead> threads, const StackReader::Read& read) {
   if (!die_with_parent(parent)) {
     ::_exit(1);
   }
@@ -54,8 +54,8 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
       text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(written, 0)));
     }
   };
-  for (const pid_t pid : pids) {
-    read(pid, [&](const ReadStack& stack) { write_all(to_wire(stack)); });
+  for (const ThreadToRead& thread : threads) {
+    read(thread, [&](const ReadStack& stack) { write_all(to_wire(stack)); });
     write_all({&kRecordEnd, 1});
   }
   ::_exit(0);
@@ -112,11 +112,11 @@ std::vector<ReadStack> from_wire(std::string_view text) {
   return stacks;
 }
 
-void StackReader::begin(std::vector<pid_t> pids, int64_t now_ns) {
-  if (busy() || pids.empty() || too_many_stuck()) {
+void StackReader::begin(std::vector<ThreadToRead> threads, int64_t now_ns) {
+  if (busy() || threads.empty() || too_many_stuck()) {
     return;
   }
-  pids_ = std::move(pids);
+  threads_ = std::move(threads);
   begun_ns_ = now_ns;
   start(now_ns);
 }
@@ -124,7 +124,7 @@ void StackReader::begin(std::vector<pid_t> pids, int64_t now_ns) {
 void StackReader::start(int64_t now_ns) {
   Result<Pipe> pipe = make_pipe();
   if (!pipe) {
-    pids_.clear();
+    threads_.clear();
     return;
   }
   (void)::fcntl(pipe->write_end.get(), F_SETPIPE_SZ, kPipeBytes);
@@ -132,10 +132,10 @@ void StackReader::start(int64_t now_ns) {
   const pid_t self = ::getpid();
   const pid_t helper = ::fork();
   if (helper == 0) {
-    help(pipe->write_end.get(), self, pids_, read_);
+    help(pipe->write_end.get(), self, threads_, read_);
   }
   if (helper < 0) {
-    pids_.clear();
+    threads_.clear();
     return;
   }
   helper_ = helper;
@@ -163,16 +163,16 @@ bool StackReader::parse(bool ended, std::vector<ReadStack>& stacks) {
     stacks.insert(stacks.end(), read.begin(), read.end());
     if (end > 0) {
       gave_ = true;
-    } else if (!pids_.empty()) {
+    } else if (!threads_.empty()) {
       if (!gave_) {
-        others_.push_back(pids_.front());
+        others_.push_back(threads_.front().pid);
       }
-      pids_.erase(pids_.begin());
+      threads_.erase(threads_.begin());
       gave_ = false;
     }
     text_.erase(0, end + 1);
   }
-  return !ended && !pids_.empty();
+  return !ended && !threads_.empty();
 }
 
 std::vector<ReadStack> StackReader::take(int64_t now_ns) {
@@ -204,13 +204,13 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
     if (in_time && now_ns - received_ns_ < limits_.process_ns) {
       return stacks;
     }
-  } else if (pids_.empty()) {
+  } else if (threads_.empty()) {
     end_helper();
     return stacks;
   }
   // It hung or died at the first process that is left, or goes on for too long.
   end_helper();
-  const pid_t stuck = pids_.front();
+  const pid_t stuck = threads_.front().pid;
   if (!gave_) {
     stacks.push_back({.rank_pid = stuck,
                       .pid = stuck,
@@ -220,11 +220,11 @@ std::vector<ReadStack> StackReader::take(int64_t now_ns) {
                                        : fmt::format("it could not be read within {}",
                                                      format_duration(in_time ? limits_.process_ns : limits_.all_ns))});
   }
-  pids_.erase(pids_.begin());
-  if (!pids_.empty() && in_time && !too_many_stuck()) {
+  threads_.erase(threads_.begin());
+  if (!threads_.empty() && in_time && !too_many_stuck()) {
     start(now_ns);
   } else {
-    pids_.clear();
+    threads_.clear();
   }
   return stacks;
 }

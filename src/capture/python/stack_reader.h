@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -38,16 +39,23 @@ struct ReadStack {
 std::string to_wire(const ReadStack& stack);
 std::vector<ReadStack> from_wire(std::string_view text);
 
-/// A helper's work for one process: reports its main thread's stack and, where that waits for workers, those of its
-/// Python descendants, at most kMostChildren. Reports nothing for a process that is not Python, and the problem for one
-/// that can't be read.
+/// Which thread of a process to read: `tid` made its newest call; 0: not known.
+struct ThreadToRead {
+  pid_t pid = 0;
+  pid_t tid = 0;
+};
+
+/// A helper's work for one process: reports the stack of the thread that makes its calls where that runs Python code or
+/// the process is not Python, else that of its main thread: Python frames, where there are none native ones. Where the
+/// thread waits for workers, it reports those of the process's Python descendants too, at most kMostChildren. Reports
+/// nothing for a process that has ended, and the problem for one that can't be read.
 inline constexpr size_t kMostChildren = 8;
 /// Limit without output of the helper: the process that it reads hangs.
 inline constexpr int64_t kStackOfProcessNs = 500 * kNsPerMs;
 /// Limit for all processes that were requested together.
 inline constexpr int64_t kStacksTogetherNs = 3 * kNsPerSecond;
 using GiveStack = std::function<void(const ReadStack&)>;
-void read_rank(pid_t pid, const GiveStack& give);
+void read_rank(ThreadToRead thread, const GiveStack& give);
 
 class StackReader {
  public:
@@ -57,7 +65,7 @@ class StackReader {
     size_t most_bytes = 4U << 20;  // limit of one helper's output
     size_t most_stuck = 2;         // limit of helpers that outlive SIGKILL by a second: no more are started then
   };
-  using Read = std::function<void(pid_t, const GiveStack&)>;
+  using Read = std::function<void(ThreadToRead, const GiveStack&)>;
 
   explicit StackReader(Read read = read_rank) : StackReader(std::move(read), Limits()) {}
   StackReader(Read read, Limits limits) : read_(std::move(read)), limits_(limits) {}
@@ -67,14 +75,14 @@ class StackReader {
 
   /// Reads these processes, one after the other. Does nothing while another reading is under way, or while too many
   /// helpers can't be killed.
-  void begin(std::vector<pid_t> pids, int64_t now_ns);
+  void begin(std::vector<ThreadToRead> threads, int64_t now_ns);
   [[nodiscard]] bool busy() const { return helper_ > 0; }
   /// Becomes readable when there is something to take; -1 while no reading is under way.
   [[nodiscard]] int descriptor() const { return pipe_.get(); }
   /// Returns what has arrived since the last call. Never waits. Call it repeatedly while busy(): it enforces the
   /// deadlines.
   std::vector<ReadStack> take(int64_t now_ns);
-  /// Processes found not to be Python since the last call.
+  /// Processes of which nothing was read since the last call: they have ended.
   std::vector<pid_t> take_others() { return std::exchange(others_, {}); }
 
  private:
@@ -85,7 +93,7 @@ class StackReader {
 
   Read read_;
   Limits limits_;
-  std::vector<pid_t> pids_;  // still to be read; the first is being read
+  std::vector<ThreadToRead> threads_;  // still to be read; the first is being read
   int64_t begun_ns_ = 0;
   int64_t received_ns_ = 0;
   pid_t helper_ = 0;

@@ -12,8 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <thread>
 
@@ -63,7 +65,11 @@ std::vector<ReadStack> all_of(StackReader& reader) {
 std::vector<ReadStack> read_with(const StackReader::Read& read, std::vector<pid_t> pids,
                                  StackReader::Limits limits = {}) {
   StackReader reader(read, limits);
-  reader.begin(std::move(pids), monotonic_now_ns());
+  std::vector<ThreadToRead> threads;
+  for (const pid_t pid : pids) {
+    threads.push_back({.pid = pid});
+  }
+  reader.begin(std::move(threads), monotonic_now_ns());
   return all_of(reader);
 }
 
@@ -73,7 +79,8 @@ TEST(StackReader, WireThereAndBack) {
 }
 
 TEST(StackReader, GivesWhatTheHelperReads) {
-  const auto read = [](pid_t pid, const GiveStack& give) {
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     if (pid != 20) {
       give(stack_of(pid));
       give(stack_of(pid + 1));
@@ -81,14 +88,15 @@ TEST(StackReader, GivesWhatTheHelperReads) {
   };
   StackReader reader(read);
   EXPECT_EQ(reader.descriptor(), -1);
-  reader.begin({10, 20, 30}, monotonic_now_ns());
+  reader.begin({{.pid = 10}, {.pid = 20}, {.pid = 30}}, monotonic_now_ns());
   EXPECT_THAT(all_of(reader), ElementsAre(stack_of(10), stack_of(11), stack_of(30), stack_of(31)));
   EXPECT_THAT(reader.take_others(), ElementsAre(20));
   EXPECT_EQ(reader.descriptor(), -1);
 }
 
 TEST(StackReader, AProcessThatHangsCostsItsDeadlineAndNoOther) {
-  const auto read = [](pid_t pid, const GiveStack& give) {
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     if (pid == 20) {
       ::sleep(100);
     }
@@ -105,7 +113,8 @@ TEST(StackReader, AProcessThatHangsCostsItsDeadlineAndNoOther) {
 }
 
 TEST(StackReader, AHelperThatDiesTakesNothingWithIt) {
-  const auto read = [](pid_t pid, const GiveStack& give) {
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     if (pid == 20) {
       __builtin_trap();
     }
@@ -119,7 +128,7 @@ TEST(StackReader, AHelperThatDiesTakesNothingWithIt) {
 }
 
 TEST(StackReader, AllTogetherHaveADeadlineToo) {
-  const auto read = [](pid_t, const GiveStack&) { ::sleep(100); };
+  const auto read = [](ThreadToRead, const GiveStack&) { ::sleep(100); };
   const auto stacks =
       read_with(read, {1, 2, 3, 4, 5, 6, 7, 8}, {.process_ns = 50 * kNsPerMs, .all_ns = 120 * kNsPerMs});
   EXPECT_THAT(stacks, SizeIs(testing::AllOf(testing::Ge(1U), testing::Le(4U))));
@@ -127,7 +136,8 @@ TEST(StackReader, AllTogetherHaveADeadlineToo) {
 
 /// One that gives something again and again keeps the deadline of a process, but not that of all.
 TEST(StackReader, AHelperThatDripsIsEndedToo) {
-  const auto read = [](pid_t pid, const GiveStack& give) {
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     for (int i = 0; i < 1000; ++i) {
       give(stack_of(pid));
       ::usleep(50'000);
@@ -145,7 +155,8 @@ TEST(StackReader, AHelperCanReadAndChangeNothing) {
   ASSERT_TRUE(write_file(path, "x"));
   void* shared = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(shared, MAP_FAILED);
-  const auto read = [&](pid_t pid, const GiveStack& give) {
+  const auto read = [&](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     ReadStack tried = stack_of(pid);
     tried.activity += read_file(path).value_or("") == "x" ? 'r' : '-';
     tried.activity += Procfs().start_ticks(::getpid()) > 0 ? 'p' : '-';
@@ -170,7 +181,8 @@ TEST(StackReader, AHelperCanReadAndChangeNothing) {
 }
 
 TEST(StackReader, BytesAreBounded) {
-  const auto read = [](pid_t pid, const GiveStack& give) {
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     while (true) {
       give(stack_of(pid));
     }
@@ -212,8 +224,8 @@ TEST_F(PythonProcess, ItsLineAndWhatItReads) {
       "    open(sys.argv[1] + '/ready', 'w').close()\n"
       "    os.read(fd, 1)\n"
       "load_batch()\n");
-  const auto stacks = read_with(read_rank, {process_.pid(), ::getpid()});
-  ASSERT_THAT(stacks, SizeIs(1)) << "this program is not Python";
+  const auto stacks = read_with(read_rank, {process_.pid()});
+  ASSERT_THAT(stacks, SizeIs(1));
   EXPECT_EQ(stacks[0].rank_pid, process_.pid());
   EXPECT_EQ(stacks[0].tid, process_.pid());
   EXPECT_EQ(stacks[0].problem, "");
@@ -258,10 +270,79 @@ TEST_F(PythonProcess, ItsWorkersAreReadToo) {
   ASSERT_EQ(::kill(stacks[1].pid, SIGKILL), 0);
 }
 
+TEST_F(PythonProcess, TheThreadThatMakesTheCalls) {
+  start(
+      "import sys, threading, time\n"
+      "def trainer():\n"
+      "    with open(sys.argv[1] + '/tid', 'w') as file: file.write(str(threading.get_native_id()))\n"
+      "    open(sys.argv[1] + '/ready', 'w').close()\n"
+      "    time.sleep(100)\n"
+      "def main():\n"
+      "    thread = threading.Thread(target=trainer, daemon=True)\n"
+      "    thread.start()\n"
+      "    time.sleep(100)\n"
+      "main()\n");
+  const auto tid = static_cast<pid_t>(std::stol(read_file(file("tid")).value_or("0")));
+  ASSERT_NE(tid, process_.pid());
+  const auto read = [&](pid_t caller) {
+    StackReader reader;
+    reader.begin({{.pid = process_.pid(), .tid = caller}}, monotonic_now_ns());
+    const auto stacks = all_of(reader);
+    return stacks.empty() ? ReadStack{} : stacks.front();
+  };
+  EXPECT_EQ(read(tid).tid, tid);
+  EXPECT_THAT(read(tid).frames, StartsWith("trainer ("));
+  EXPECT_EQ(read(0).tid, process_.pid());
+  EXPECT_THAT(read(1).frames, StartsWith("main (")) << "a thread that has ended";
+}
+
+}  // namespace
+
+// Outside the anonymous namespace so that its symbol can be found.
+namespace stack_reader_test {
+__attribute__((noipa)) void compute_step() {
+  while (true) {
+    const timespec time{.tv_sec = 100, .tv_nsec = 0};
+    ::syscall(SYS_nanosleep, &time, nullptr);  // sanitizers replace the C library's functions
+    asm volatile("");                          // the call is no jump
+  }
+}
+}  // namespace stack_reader_test
+
+namespace {
+
+TEST(ReadRank, NativeFramesWhereThereIsNoPython) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    stack_reader_test::compute_step();
+  }
+  std::vector<ReadStack> stacks;
+  const int64_t until_ns = monotonic_now_ns() + 20 * kNsPerSecond;
+  const auto asleep = [&] { return stacks.size() == 1 && !stacks[0].frames.empty(); };
+  while (!asleep() && monotonic_now_ns() < until_ns) {
+    stacks = read_with(read_rank, {child});
+  }
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(asleep());
+  EXPECT_EQ(stacks[0].tid, child);
+  EXPECT_EQ(stacks[0].problem, "");
+  const std::vector<PythonFrame> frames = frames_from_text(stacks[0].frames);
+  ASSERT_FALSE(frames.empty());
+  EXPECT_TRUE(std::ranges::all_of(frames, &PythonFrame::native));
+#if defined(__x86_64__)
+  const PythonLocation location = location_in(frames);
+  EXPECT_THAT(stacks[0].frames, HasSubstr("stack_reader_test::compute_step() [/"));
+  EXPECT_THAT(location.own->file, HasSubstr("test_capture"));
+#endif
+}
+
 TEST(PythonStacksTest, RowsOfARankThatIsAwaitedAndEachStackOnce) {
   const Node node{.node_id = 3, .clock_offset_ns = 1'000'000};
   MemorySource rows;
-  const auto read = [](pid_t pid, const GiveStack& give) {
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    const pid_t pid = thread.pid;
     ReadStack stack = stack_of(pid);
     stack.pid = pid;
     stack.frames = pid == 12 ? "" : stack.frames;

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "analysis/explain.h"
 #include "base/text.h"
@@ -16,8 +18,10 @@
 namespace stalltrace::cli {
 namespace {
 
-Result<ExplainResult> explain_source(fleet::FleetSource& source, std::string_view event, const TimeWindow& window) {
+Result<ExplainResult> explain_source(fleet::FleetSource& source, std::string_view event, const TimeWindow& window,
+                                     const analysis::Reference* reference) {
   ExplainOptions options{.window = window};
+  options.reference = reference;
   options.measured_clocks = source.measured_clocks();
   options.provider = &source;
   if (!event.empty()) {
@@ -34,16 +38,21 @@ Result<ExplainResult> explain_source(fleet::FleetSource& source, std::string_vie
 }  // namespace
 
 Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, std::string_view event,
-                                      const TimeWindow& window) {
+                                      const TimeWindow& window, const Inputs* like) {
   ST_ASSIGN(NodeFlags::Target target, nodes.prepare(console));
-  confine_to_reading({}, "", Makes::kFile, Network::kConnects);
+  confine_to_reading(like == nullptr ? std::vector<std::string>() : like->all(), "", Makes::kFile, Network::kConnects);
+  std::optional<analysis::Reference> reference;
+  if (like != nullptr) {
+    ST_ASSIGN(reference, read_reference(*like));
+  }
   const size_t asked = target.nodes.size();
   ST_ASSIGN(const std::unique_ptr<fleet::FleetSource> source,
             fleet::FleetSource::open(std::move(target.nodes), {.client = std::move(target.client)}));
   Result<ExplainResult> result = fail("");
   for (size_t answering = asked + 1; source->answering() > 0 && source->answering() < answering;) {
     answering = source->answering();
-    result = explain_source(*source, event, window);  // again, without nodes that failed in the meantime
+    result = explain_source(*source, event, window,
+                            reference ? &*reference : nullptr);  // again, without nodes that failed in the meantime
   }
   ST_TRY(nodes.judge(console, source->failed(), asked));
   if (!result) {

@@ -59,9 +59,10 @@ std::optional<Silence> silence_of(NodeTrouble trouble) {
 
 /// One node's recording and API.
 struct LightNode {
-  LightNode(const std::string& file, const std::string& copies)
+  LightNode(const std::string& file, const std::string& copies, std::function<serve::HostClock()> clock)
       : recordings(serve::recordings_in_files({file})),
-        api(*recordings, {.copies_folder = copies, .report_to_json = report::report_to_json}) {}
+        api(*recordings,
+            {.copies_folder = copies, .report_to_json = report::report_to_json, .clock = std::move(clock)}) {}
 
   std::unique_ptr<serve::Recordings> recordings;
   serve::Api api;
@@ -117,8 +118,8 @@ Result<std::pair<int, NodeTrouble>> parse_node_trouble(std::string_view text) {
     for (const auto& [name, trouble] : kTroubles) {
       names += fmt::format("{}3={}", names.empty() ? "" : ", ", name);
     }
-    return fail(fmt::format("'{}' is no node and what is wrong with it", printable(text)), "give one of " + names,
-                ErrorKind::kUsage);
+    return fail(fmt::format("'{}' is no node and what is wrong with it", printable(text)),
+                "give one of " + names + ", 3=skewed:5s,50ppm", ErrorKind::kUsage);
   }
   return std::pair(static_cast<int>(*node), known->second);
 }
@@ -144,12 +145,17 @@ Result<LightNodes> LightNodes::listen(int nodes, std::map<int, NodeTrouble> trou
   return light;
 }
 
-Status LightNodes::serve(const std::vector<std::string>& files, const std::function<void()>& announce) {
+Status LightNodes::serve(const std::vector<std::string>& files, const std::function<void()>& announce,
+                         const std::function<serve::HostClock(int node)>& clock_of) {
   ST_ASSIGN(const DisposableFolder copies, DisposableFolder::make("stalltrace-serve-"));
   confine_to_reading(files, copies.path() + "/");
   std::vector<std::unique_ptr<LightNode>> nodes;
   for (const std::string& file : files) {
-    nodes.push_back(std::make_unique<LightNode>(file, copies.path()));
+    std::function<serve::HostClock()> clock = serve::read_host_clock;
+    if (clock_of) {
+      clock = [&clock_of, node = static_cast<int>(nodes.size())] { return clock_of(node); };
+    }
+    nodes.push_back(std::make_unique<LightNode>(file, copies.path(), std::move(clock)));
   }
   const auto answer = [&](const serve::HttpRequest& request) {
     const int node = nodes_[request.listener];

@@ -13,6 +13,7 @@
 #include "base/handle.h"
 #include "base/result.h"
 #include "cli/fleet/silent_nodes.h"
+#include "serve/host_clock.h"
 
 namespace stalltrace::cli {
 
@@ -41,8 +42,10 @@ class LightNodes {
   [[nodiscard]] const std::vector<std::string>& addresses() const { return addresses_; }
 
   /// File i is node i's. Gives up all rights that reading them does not need, and serves until SIGINT, SIGTERM or
-  /// SIGHUP, which end the process. `announce` is called once it serves.
-  [[nodiscard]] Status serve(const std::vector<std::string>& files, const std::function<void()>& announce);
+  /// SIGHUP, which end the process. `announce` is called once it serves. `clock_of`: what a node answers of its clock,
+  /// by several threads at once; null: what this host's is.
+  [[nodiscard]] Status serve(const std::vector<std::string>& files, const std::function<void()>& announce,
+                             const std::function<serve::HostClock(int node)>& clock_of = nullptr);
 
  private:
   std::vector<std::string> addresses_;

@@ -15,9 +15,10 @@
 #include "cli/framework/exit_code.h"
 #include "fleet/node_list.h"
 #include "fleet/resolve.h"
-#include "preflight/peers/judge/judge.h"
 #include "preflight/peers/launch_output.h"
 #include "preflight/preflight.h"
+
+extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
 
 namespace stalltrace::cli {
 namespace {
@@ -60,6 +61,47 @@ pid_t fork_rank(const std::function<int()>& rank) {
 
 }  // namespace
 
+Environment own_environment() {
+  Environment environment;
+  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
+    const std::string_view entry = *at;
+    if (const size_t equals = entry.find('='); equals != std::string_view::npos) {
+      environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
+    }
+  }
+  return environment;
+}
+
+Result<bool> take_part_in_launch(const preflight::Launch& launch, const Environment& environment) {
+  ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment));
+  return preflight::take_part(
+      launch, report, environment,
+      {.resolve = look_up, .confine = [] { confine_to_reading({}, "", Makes::kFile, Network::kConnects); }});
+}
+
+Result<bool> coordinate_launch(const preflight::Launch& launch, const Environment& environment,
+                               const LaunchReporter& reporter) {
+  ST_ASSIGN(preflight::Coordinator coordinator, preflight::Coordinator::open(launch));
+  const pid_t child = fork_rank([&] {
+    const auto failed = take_part_in_launch(launch, environment);
+    if (!failed) {
+      reporter.rank_failed(failed.error());
+    }
+    return failed ? kExitDone : kExitFailed;
+  });
+  if (child < 0) {
+    return fail_errno("start rank 0's process", errno);
+  }
+  confine_to_reading({});
+  ST_ASSIGN(preflight::LaunchResults results, coordinator.run(reporter.announce));
+  results.launch_checks.insert(results.launch_checks.begin(), reporter.known.begin(), reporter.known.end());
+  const preflight::Judgement judgement = preflight::judge(results);
+  ST_TRY(reporter.report(results, judgement));
+  coordinator.finish(judgement.failed());
+  ::waitpid(child, nullptr, 0);
+  return judgement.failed();
+}
+
 std::vector<Flag> NetworkTests::flags() {
   return {
       switch_flag("--network",
@@ -74,12 +116,19 @@ std::vector<Flag> NetworkTests::flags() {
                    &launch_.flow.mbit)};
 }
 
-Status NetworkTests::read_launch(const Environment& environment) {
+Result<preflight::Launch> NetworkTests::limits() const {
   constexpr int64_t kLongestTest = 60'000'000'000;
   if (launch_.flow.bytes <= 0 || launch_.flow.time_ns > kLongestTest) {
     return fail("--test-size needs a limit, and --test-time is at most 60s", "these tests are not to flood a network",
                 ErrorKind::kUsage);
   }
+  preflight::Launch launch = launch_;
+  launch.port = static_cast<uint16_t>(port_);
+  return launch;
+}
+
+Status NetworkTests::read_launch(const Environment& environment) {
+  ST_ASSIGN(launch_, limits());
   const capture::JobIdentity identity = capture::job_identity(environment);
   launch_.master = master_of(environment);
   if (!identity.rank || !identity.world_size || launch_.master.empty()) {
@@ -94,7 +143,6 @@ Status NetworkTests::read_launch(const Environment& environment) {
   launch_.world_size = *identity.world_size;
   launch_.job = identity.job_id;
   launch_.name = capture::node_name("");
-  launch_.port = static_cast<uint16_t>(port_);
   launch_.masters = look_up({launch_.master})[launch_.master];
   if (launch_.masters.empty()) {
     return fail(fmt::format("rank 0's host {} is not known here, on {}", launch_.master, launch_.name),
@@ -103,19 +151,12 @@ Status NetworkTests::read_launch(const Environment& environment) {
   return {};
 }
 
-Result<bool> NetworkTests::take_part(const Environment& environment) const {
-  ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment));
-  return preflight::take_part(
-      launch_, report, environment,
-      {.resolve = look_up, .confine = [] { confine_to_reading({}, "", Makes::kFile, Network::kConnects); }});
-}
-
 Result<int> NetworkTests::run(Console& console, const Environment& environment, bool json) {
   ST_TRY(read_launch(environment));
   if (launch_.rank == 0) {
     return coordinate(console, environment, json);
   }
-  ST_ASSIGN(const bool failed, take_part(environment));
+  ST_ASSIGN(const bool failed, take_part_in_launch(launch_, environment));
   return failed ? kExitPreflight : kExitDone;
 }
 
@@ -125,26 +166,16 @@ Result<int> NetworkTests::coordinate(Console& console, const Environment& enviro
                             fmt::join(launch_.masters, ", ")),
                 "set it to the host of rank 0, and correct a wrong line in /etc/hosts");
   }
-  ST_ASSIGN(preflight::Coordinator coordinator, preflight::Coordinator::open(launch_));
-  const pid_t child = fork_rank([&] {
-    const auto failed = take_part(environment);
-    if (!failed) {
-      console.error(failed.error());
-    }
-    return failed ? kExitDone : kExitFailed;
-  });
-  if (child < 0) {
-    return fail_errno("start rank 0's process", errno);
-  }
-  confine_to_reading({});
-  ST_ASSIGN(const preflight::LaunchResults results,
-            coordinator.run([&](const std::string& line) { console.note("preflight: " + line); }));
-  const preflight::Judgement judgement = preflight::judge(results);
-  console.out(json ? preflight::launch_json(results, judgement) : preflight::launch_text(results, judgement));
-  ST_TRY(console.finish());  // before another rank ends with 4, on which launchers kill the rest
-  coordinator.finish(judgement.failed());
-  ::waitpid(child, nullptr, 0);
-  return judgement.failed() ? kExitPreflight : kExitDone;
+  const LaunchReporter reporter{
+      .announce = [&](const std::string& line) { console.note("preflight: " + line); },
+      .rank_failed = [&](const Error& error) { console.error(error); },
+      .report =
+          [&](const preflight::LaunchResults& results, const preflight::Judgement& judgement) {
+            console.out(json ? preflight::launch_json(results, judgement) : preflight::launch_text(results, judgement));
+            return console.finish();  // before another rank ends with 4, on which launchers kill the rest
+          }};
+  ST_ASSIGN(const bool failed, coordinate_launch(launch_, environment, reporter));
+  return failed ? kExitPreflight : kExitDone;
 }
 
 }  // namespace stalltrace::cli

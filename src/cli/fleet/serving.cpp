@@ -25,15 +25,25 @@ std::vector<Flag> Serving::flags() {
   return {text_flag("--token-file", "FILE",
                     "its first line is the token that requests need; without it STALLTRACE_TOKEN is", &token_file_),
           text_flag("--tls-cert", "FILE", "a certificate in PEM, with those that signed it", &certificate_),
-          text_flag("--tls-key", "FILE", "its private key in PEM", &key_)};
+          text_flag("--tls-key", "FILE", "its private key in PEM", &key_),
+          switch_flag("--allow-preflight",
+                      "let clients with the token have this node test the network: it opens ports, and sends to others",
+                      &allow_preflight_)};
 }
 
 Status Serving::prepare(const std::string& listen) {
   ST_ASSIGN(where_, serve::parse_listen_address(listen));
+  if (allow_preflight_) {  // before anything secret is in this process's memory, of which its child has a copy
+    ST_ASSIGN(preflight_, PreflightHelper::start());
+  }
   ST_ASSIGN(options_.token, serve::load_token(token_file_));
   if (!where_.loopback && options_.token.empty()) {
     return fail(fmt::format("at {} every client that reaches this host could ask", where_.address),
                 "give --token-file, or listen at 127.0.0.1", ErrorKind::kUsage);
+  }
+  if (allow_preflight_ && options_.token.empty()) {
+    return fail("with --allow-preflight every user of this host could have it send to others",
+                "give --token-file; it is needed on loopback too", ErrorKind::kUsage);
   }
   if (certificate_.empty() != key_.empty()) {
     return fail("a certificate and its key belong together", "give both --tls-cert and --tls-key", ErrorKind::kUsage);
@@ -66,7 +76,11 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
     }
   }
   const auto recordings = serve::recordings_in_files(files);
-  serve::Api api(*recordings, {.copies_folder = copies.path(), .report_to_json = report::report_to_json});
+  serve::ApiOptions api_options{.copies_folder = copies.path(), .report_to_json = report::report_to_json};
+  if (preflight_) {
+    api_options.preflight = [this](const serve::PreflightRequest& request) { return preflight_->answer(request); };
+  }
+  serve::Api api(*recordings, std::move(api_options));
   const auto answer = [&api](const serve::HttpRequest& request) { return api.answer(request); };
   const std::vector<std::string> lines = announcement();
   std::optional<StopSignals> signals;

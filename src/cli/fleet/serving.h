@@ -3,11 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "cli/fleet/preflight_helper.h"
 #include "cli/framework/flag.h"
 #include "serve/http/listener.h"
 #include "serve/http/server.h"
@@ -19,11 +21,12 @@ enum class Served { kRecordings, kComing };
 
 class Serving {
  public:
-  /// --token-file, --tls-cert and --tls-key.
+  /// --token-file, --tls-cert, --tls-key and --allow-preflight.
   [[nodiscard]] std::vector<Flag> flags();
 
   /// Reads the token and the certificate, and binds the socket: with the rights that this process still has. Errors
-  /// (kUsage): beyond loopback without a token, half of a certificate.
+  /// (kUsage): beyond loopback or with --allow-preflight without a token, half of a certificate. To be called before
+  /// the first thread is started.
   [[nodiscard]] Status prepare(const std::string& listen);
 
   /// Gives up all rights that reading `files` and answering do not need, then serves them: until SIGINT, SIGTERM or
@@ -37,9 +40,11 @@ class Serving {
   std::string token_file_;
   std::string certificate_;
   std::string key_;
+  bool allow_preflight_ = false;
 
   [[nodiscard]] std::vector<std::string> announcement() const;
 
+  std::unique_ptr<PreflightHelper> preflight_;
   serve::ListenAddress where_;
   serve::Listener listener_;
   serve::ServerOptions options_;

@@ -42,6 +42,9 @@ class ExplainSubcommand final : public Subcommand {
         time_point_flag("--to", "judge only collectives before this", &window_.to),
         text_flag("--instance", "ID", "why was, or was not, the instance of this call a stall? ID as query shows it",
                   &instance_),
+        texts_flag("--like", "FILE",
+                   "recordings of a run that was right, or folders of them: names what takes longer than it took there",
+                   &like_),
         switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when the job's health is not known",
                     &exit_code_)};
     std::ranges::move(nodes_.flags(), std::back_inserter(all));
@@ -51,12 +54,17 @@ class ExplainSubcommand final : public Subcommand {
     if (files_.empty() && !nodes_.given()) {
       return fail("FILE is missing", "give recordings, or --nodes", ErrorKind::kUsage);
     }
+    std::optional<Inputs> like;
+    if (!like_.empty()) {
+      ST_ASSIGN(like, list_inputs(like_));
+    }
     std::optional<DisposableFolder> folder;  // of the recordings that nodes send
     if (nodes_.given() && !files_.empty()) {
-      ST_ASSIGN(folder, gather(console));
+      ST_ASSIGN(folder, gather(console, like));
     }
     ST_ASSIGN(const InspectedReport inspected,
-              files_.empty() ? explain_nodes(console, nodes_, instance_, window_) : explain_files());
+              files_.empty() ? explain_nodes(console, nodes_, instance_, window_, like ? &*like : nullptr)
+                             : explain_files(like));
     if (!instance_.empty()) {
       console.out(json_ ? report::inspection_to_json(inspected.inspection)
                         : report::inspection_to_text(inspected.inspection, {.colour = console.colour_out()}));
@@ -72,17 +80,28 @@ class ExplainSubcommand final : public Subcommand {
   }
 
  private:
-  Result<InspectedReport> explain_files() const {
+  Result<InspectedReport> explain_files(const std::optional<Inputs>& like) const {
     ST_ASSIGN(const Inputs inputs, list_inputs(files_));
-    confine_to_reading(inputs.all());
-    return inspect_inputs(inputs, instance_, window_);
+    confine_to_reading(with_like(inputs.all(), like));
+    std::optional<analysis::Reference> reference;
+    if (like) {
+      ST_ASSIGN(reference, read_reference(*like));
+    }
+    return inspect_inputs(inputs, instance_, window_, reference ? &*reference : nullptr);
+  }
+
+  static std::vector<std::string> with_like(std::vector<std::string> files, const std::optional<Inputs>& like) {
+    if (like) {
+      std::ranges::move(like->all(), std::back_inserter(files));
+    }
+    return files;
   }
 
   /// Adds the recordings of the nodes to `files_`. Their folder is kept as long as what is returned.
-  Result<std::optional<DisposableFolder>> gather(Console& console) {
+  Result<std::optional<DisposableFolder>> gather(Console& console, const std::optional<Inputs>& like) {
     ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare(console));
     ST_ASSIGN(DisposableFolder folder, DisposableFolder::make("stalltrace-nodes-"));
-    confine_to_reading(files_, folder.path() + "/", Makes::kFile, Network::kConnects);
+    confine_to_reading(with_like(files_, like), folder.path() + "/", Makes::kFile, Network::kConnects);
     fleet::Gathered gathered =
         fleet::gather_recordings(target.nodes, {.client = target.client, .folder = folder.path()});
     ST_TRY(nodes_.judge(console, gathered.failed, target.nodes.size()));
@@ -99,6 +118,7 @@ class ExplainSubcommand final : public Subcommand {
   }
 
   std::vector<std::string> files_;
+  std::vector<std::string> like_;
   TimeWindow window_;
   std::string instance_;
   bool json_ = false;

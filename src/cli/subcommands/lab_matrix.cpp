@@ -2,6 +2,7 @@
 // `stalltrace lab matrix`: measures how often the finding is right, with many practice runs drawn from a seed.
 #include <fmt/format.h>
 
+#include "analysis/explain.h"
 #include "base/file.h"
 #include "base/files/own_folder.h"
 #include "cli/framework/exit_code.h"
@@ -9,6 +10,7 @@
 #include "lab/cluster/campaign/campaign.h"
 #include "lab/cluster/campaign/table.h"
 #include "lab/cluster/host/command.h"
+#include "lab/cluster/simulated/scored_job.h"
 #include "lab/cluster/workload.h"
 
 namespace stalltrace::cli {
@@ -22,6 +24,9 @@ std::string outcome_text(const lab::DrawResult& result) {
   }
   for (const std::string& cause : result.score.false_causes) {
     reported += (reported.empty() ? "false " : ", false ") + cause;
+  }
+  for (const std::string& cause : result.score.live_false) {
+    reported += (reported.empty() ? "false live " : ", false live ") + cause;
   }
   if (!result.problem.empty()) {
     reported = result.problem;
@@ -40,30 +45,35 @@ std::string setting_list() {
 class LabMatrixSubcommand final : public Subcommand {
  public:
   [[nodiscard]] SubcommandInfo info() const override {
-    return {.name = "lab matrix",
-            .summary = "measure how often the finding is right: many practice runs, drawn from a seed and scored",
-            .example = "stalltrace lab matrix --seed 7 --runs 40 --out matrix",
-            .details =
-                "Each draw is a `lab run` of 5 to 8 s in DIR/drawNNNN, scored against its truth.json and written to\n"
-                "DIR/draws.jsonl before the next begins; called again with the same words it goes on where it was\n"
-                "ended. DIR/matrix.md and DIR/matrix.json hold the figures. Recordings of draws that went right are\n"
-                "removed. Needs root. Settings:\n" +
-                setting_list()};
+    return {
+        .name = "lab matrix",
+        .summary = "measure how often the finding is right: many practice runs, drawn from a seed and scored",
+        .example = "stalltrace lab matrix --seed 7 --runs 40 --out matrix",
+        .details =
+            "Each draw is a `lab run` of 5 to 8 s in DIR/drawNNNN, scored against its truth.json and written to\n"
+            "DIR/draws.jsonl before the next begins; called again with the same words it goes on where it was\n"
+            "ended. DIR/matrix.md and DIR/matrix.json hold the figures. Recordings of draws that went right are\n"
+            "removed. A draw whose run fails is run again without agents. Needs root. With --simulated, draws are\n"
+            "jobs of `lab simulate`, half of them healthy, explained in memory and scored in the same way: nothing\n"
+            "runs, and no rights are needed. Settings of practice runs:\n" +
+            setting_list()};
   }
   std::vector<Flag> flags() override {
     return {
         integer_flag("--seed", "N", "draws faults, locations and moments", 0, INT64_MAX, &seed_),
         texts_flag("--workload", "NAME", "what the ranks run, may be repeated (default: nccl)", &options_.workloads),
         integer_flag("--runs", "N", "draws", 1, 100'000, &options_.runs),
-        text_flag("--only", "TEXT", "only settings whose name contains it", &options_.only),
+        text_flag("--only", "TEXT",
+                  "only settings whose name contains it; of simulated jobs: healthy, one fault, or one shape",
+                  &options_.only),
         text_flag("--out", "DIR", "folder of the results", &options_.out_dir),
         switch_flag("--live", "agents look while the jobs run: how soon is a fault named?", &options_.live),
+        switch_flag("--simulated", "draw simulated jobs instead of practice runs", &simulated_),
         switch_flag("--keep", "keep the recordings of all draws", &options_.keep)};
   }
   Result<int> run(Console& console) override {
     ST_TRY(complete_options(console));
-    ST_TRY(lab::check_privilege_and_tools());
-    ST_ASSIGN(const std::vector<lab::DrawResult> results, lab::run_campaign(options_));
+    ST_ASSIGN(const std::vector<lab::DrawResult> results, simulated_ ? simulate() : perform());
     const std::string tables = lab::matrix_to_markdown(results);
     console.out(tables);
     ST_TRY(write_file(options_.out_dir + "/matrix.md", tables));
@@ -73,8 +83,46 @@ class LabMatrixSubcommand final : public Subcommand {
   }
 
  private:
+  Result<std::vector<lab::DrawResult>> perform() {
+    ST_TRY(lab::check_privilege_and_tools());
+    return lab::run_campaign(options_);
+  }
+
+  /// The same words give the same jobs, which take seconds: nothing is continued.
+  Result<std::vector<lab::DrawResult>> simulate() {
+    ST_ASSIGN(const OwnFolder folder, OwnFolder::claim(options_.out_dir, Readers::kOwner));
+    options_.out_dir = folder.path();
+    const std::string path = options_.out_dir + "/draws.jsonl";
+    const std::string earlier = read_file(path).value_or("");
+    if (!earlier.empty() && !earlier.contains(R"("workload":"simulated:)")) {
+      return fail(options_.out_dir + " holds a campaign of practice runs", "give another --out");
+    }
+    const auto explain_rows = [](EventSource& source) -> Result<Report> {
+      ST_ASSIGN(ExplainResult result, explain(source));
+      return std::move(result.report);
+    };
+    std::vector<lab::DrawResult> results;
+    std::string lines;
+    for (int64_t number = 0; number < options_.runs; ++number) {
+      ST_ASSIGN(const simulation::JobOptions job, lab::draw_simulated(options_.seed, number, options_.only));
+      ST_ASSIGN(lab::ScoredJob scored, lab::score_simulated(number, job, explain_rows));
+      lines += lab::to_json_line(scored.result) + "\n";
+      options_.done(scored.result);
+      results.push_back(std::move(scored.result));
+    }
+    ST_TRY(write_file(path, lines));
+    return results;
+  }
+
   Status complete_options(Console& console) {
     options_.seed = static_cast<uint64_t>(seed_);
+    options_.done = [this, &console](const lab::DrawResult& result) {
+      console.note(fmt::format("draw {} of {}, {:.1f} s: {}, {}: {}", result.draw.number + 1, options_.runs,
+                               result.seconds, result.draw.workload, result.draw.setting, outcome_text(result)));
+    };
+    if (simulated_) {
+      return complete_simulated();
+    }
     if (options_.workloads.empty()) {
       options_.workloads = {"nccl"};
     }
@@ -85,15 +133,20 @@ class LabMatrixSubcommand final : public Subcommand {
       }
     }
     ST_TRY(lab::draw(options_.seed, 0, options_.workloads, options_.only));
-    options_.done = [this, &console](const lab::DrawResult& result) {
-      console.note(fmt::format("draw {} of {}, {:.1f} s: {}, {}: {}", result.draw.number + 1, options_.runs,
-                               result.seconds, result.draw.workload, result.draw.setting, outcome_text(result)));
-    };
+    return {};
+  }
+
+  Status complete_simulated() {
+    if (!options_.workloads.empty() || options_.live || options_.keep) {
+      return fail("--simulated has no --workload, --live or --keep: nothing runs", {}, ErrorKind::kUsage);
+    }
+    ST_TRY(lab::draw_simulated(options_.seed, 0, options_.only));
     return {};
   }
 
   lab::CampaignOptions options_ = {.runs = 50, .out_dir = "stalltrace-matrix"};
   int64_t seed_ = 1;
+  bool simulated_ = false;
 };
 
 }  // namespace

@@ -32,7 +32,8 @@ class LabRunSubcommand final : public Subcommand {
                 lab::fault_help()};
   }
   std::vector<Flag> flags() override {
-    return {integer_flag("--ranks", "N", "virtual nodes, one rank each", 2, 64, &ranks_),
+    return {integer_flag("--ranks", "N", "ranks of the job", 2, 64, &ranks_),
+            integer_flag("--ranks-per-node", "N", "ranks on each virtual node", 1, 64, &ranks_per_node_),
             text_flag("--workload", "NAME", "what the ranks run", &options_.workload),
             integer_flag("--steps", "N", "training steps", 1, 1'000'000, &steps_),
             texts_flag("--fault", "FAULT", "what to break, as listed below", &faults_),
@@ -67,6 +68,7 @@ class LabRunSubcommand final : public Subcommand {
  private:
   Status complete_options(Console& console) {
     options_.ranks = static_cast<int>(ranks_);
+    options_.ranks_per_node = static_cast<int>(ranks_per_node_);
     options_.steps = static_cast<int>(steps_);
     options_.seed = static_cast<uint64_t>(seed_);
     options_.trace = !no_trace_;
@@ -104,6 +106,7 @@ class LabRunSubcommand final : public Subcommand {
 
   lab::RunOptions options_ = {.out_dir = "stalltrace-lab"};
   int64_t ranks_ = 4;
+  int64_t ranks_per_node_ = 1;
   int64_t steps_ = 200;
   int64_t seed_ = 1;
   std::vector<std::string> faults_;

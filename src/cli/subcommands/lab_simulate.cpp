@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <map>
 #include <optional>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/files/own_folder.h"
+#include "base/text.h"
 #include "cli/fleet/light_nodes.h"
 #include "cli/framework/exit_code.h"
 #include "cli/subcommands/subcommands.h"
@@ -48,6 +52,32 @@ double seconds(const std::optional<int64_t>& time_ns) {
   return static_cast<double>(time_ns.value_or(0)) / static_cast<double>(kNsPerSecond);
 }
 
+/// "3=skewed:-5s,50ppm"; none: not of this form.
+std::optional<std::pair<int, simulation::WrongClock>> parse_skew(std::string_view text) {
+  constexpr std::string_view kSkewed = "=skewed:";
+  constexpr std::string_view kPpm = "ppm";
+  constexpr int64_t kMostAheadNs = 3600 * kNsPerSecond;
+  constexpr int64_t kMostPpm = 1000;
+  const size_t sign = text.find(kSkewed);
+  const size_t comma = text.find(',');
+  if (sign == std::string_view::npos || comma == std::string_view::npos || comma < sign || !text.ends_with(kPpm)) {
+    return std::nullopt;
+  }
+  std::string_view ahead = text.substr(0, comma).substr(sign + kSkewed.size());
+  const bool behind = ahead.starts_with('-');
+  ahead.remove_prefix(behind ? 1 : 0);
+  text.remove_suffix(kPpm.size());
+  const auto node = parse_integer(text.substr(0, sign));
+  const auto ahead_ns = parse_duration_ns(ahead);
+  const auto ppm = parse_integer(text.substr(std::min(comma + 1, text.size())));
+  if (!node || *node < 0 || *node > INT32_MAX || !ahead_ns || *ahead_ns > kMostAheadNs || !ppm || *ppm > kMostPpm ||
+      *ppm < -kMostPpm) {
+    return std::nullopt;
+  }
+  return std::pair(static_cast<int>(*node), simulation::WrongClock{.ahead_s = (behind ? -1 : 1) * seconds(*ahead_ns),
+                                                                   .drift_ppm = static_cast<double>(*ppm)});
+}
+
 class LabSimulateSubcommand final : public Subcommand {
  public:
   [[nodiscard]] SubcommandInfo info() const override {
@@ -77,13 +107,14 @@ class LabSimulateSubcommand final : public Subcommand {
                       &attach_ns_),
         duration_flag("--cut", "tracing ends that long after the first step (default: after the job)", &cut_ns_),
         duration_flag("--clock-error", "clocks of nodes are wrong by up to that, and drift", &clock_error_ns_),
+        integer_flag("--clock-drift", "PPM", "clocks of nodes drift by up to that", 0, 1000, &clock_drift_ppm_),
         switch_flag("--no-tcp", "the data between nodes do not go over TCP", &no_tcp_),
         switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_),
         switch_flag("--serve", "then serve each node's recording at a loopback address of its own", &serve_),
         texts_flag(
             "--node-fault", "N=FAULT",
             "of --serve: what is wrong with node N: down, hangs, stalls, trickles, slow, refuses, garbage, bad-rows, "
-            "version",
+            "version, skewed:5s,50ppm",
             &node_faults_)};
   }
   Result<int> run(Console& console) override {
@@ -109,9 +140,18 @@ class LabSimulateSubcommand final : public Subcommand {
                              options_.ranks(), options_.nodes, options_.steps, out_dir_));
     if (light) {
       ST_TRY(write_file(folder.path() + "/nodes", fmt::format("{}\n", fmt::join(light->addresses(), "\n"))));
-      ST_TRY(light->serve(files, [&] {
+      const auto announce = [&] {
         console.note(fmt::format("serving; to ask all: stalltrace explain --nodes @{}/nodes", out_dir_));
-      }));
+      };
+      const int64_t served_ns = utc_now_ns();
+      const auto simulated_clock = [&job, served_ns](int node) {  // time goes on from the end of the recordings
+        const int64_t time_ns = job.recorded_to_ns() + utc_now_ns() - served_ns;
+        return serve::HostClock{.now_ns = job.clock(node).at(time_ns),
+                                .monotonic_ns = job.monotonic_ns(node, time_ns),
+                                .boot_id = simulation::Job::boot_id(node),
+                                .utc_error_ns = {}};
+      };
+      ST_TRY(options_.clocks.empty() ? light->serve(files, announce) : light->serve(files, announce, simulated_clock));
     }
     return kExitDone;
   }
@@ -134,6 +174,7 @@ class LabSimulateSubcommand final : public Subcommand {
     options_.attach_s = seconds(attach_ns_);
     options_.cut_s = seconds(cut_ns_);
     options_.clock_error_ms = 1000 * seconds(clock_error_ns_);
+    options_.clock_drift_ppm = static_cast<double>(clock_drift_ppm_);
     options_.tcp = !no_tcp_;
     options_.waits = !no_waits_;
     for (const std::string& text : faults_) {
@@ -141,13 +182,21 @@ class LabSimulateSubcommand final : public Subcommand {
       options_.faults.push_back(std::move(fault));
     }
     for (const std::string& text : node_faults_) {
-      ST_ASSIGN(const auto trouble, parse_node_trouble(text));
+      const auto skew = parse_skew(text);
+      std::pair<int, NodeTrouble> trouble{skew ? skew->first : 0, NodeTrouble::kNone};
+      if (!skew) {
+        ST_ASSIGN(trouble, parse_node_trouble(text));
+      }
       if (!serve_ || trouble.first >= options_.nodes) {
         return fail("--node-fault: " +
                         (serve_ ? fmt::format("there is no node {}", trouble.first) : std::string("nothing is served")),
                     serve_ ? "nodes count from 0" : "give --serve, too", ErrorKind::kUsage);
       }
-      node_troubles_.insert(trouble);
+      if (skew) {
+        options_.clocks.insert(*skew);
+      } else {
+        node_troubles_.insert(trouble);
+      }
     }
     return {};
   }
@@ -163,6 +212,7 @@ class LabSimulateSubcommand final : public Subcommand {
   std::optional<int64_t> attach_ns_;
   std::optional<int64_t> cut_ns_;
   std::optional<int64_t> clock_error_ns_;
+  int64_t clock_drift_ppm_ = 0;
   bool no_tcp_ = false;
   bool no_waits_ = false;
   bool serve_ = false;

@@ -4,29 +4,19 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "cli/fleet/network_tests.h"
+#include "cli/fleet/node_flags.h"
+#include "cli/fleet/preflight_nodes.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/subcommands/subcommands.h"
 #include "preflight/output.h"
 
-extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
-
 namespace stalltrace::cli {
 namespace {
 
 constexpr size_t kMostReportBytes = 4U << 20;
-
-Environment own_environment() {
-  Environment environment;
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
-    const std::string_view entry = *at;
-    if (const size_t equals = entry.find('='); equals != std::string_view::npos) {
-      environment.emplace(entry.substr(0, equals), entry.substr(equals + 1));
-    }
-  }
-  return environment;
-}
 
 class PreflightSubcommand final : public Subcommand {
  public:
@@ -42,7 +32,9 @@ class PreflightSubcommand final : public Subcommand {
             "get. With FILEs it reports what differs between the nodes. With --network, in each process of a launch, "
             "the\n"
             "nodes test each other: connections, path MTU, latency, bandwidth, retransmissions, and a barrier of all\n"
-            "ranks. Rank 0 reports. Exit code 4 if a check failed."};
+            "ranks. Rank 0 reports. With --nodes the same, without a launch, by nodes where `stalltrace serve\n"
+            "--allow-preflight` (or trace --serve) runs: each is checked as its server was started, and the first one\n"
+            "is rank 0. Exit code 4 if a check failed."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all{
@@ -51,6 +43,7 @@ class PreflightSubcommand final : public Subcommand {
         optional(arguments("FILE", "reports of several nodes, written with --json: compare them", &reports_)),
         switch_flag("--json", "print one JSON object, for programs", &json_)};
     std::ranges::move(network_.flags(), std::back_inserter(all));
+    std::ranges::move(nodes_.flags(), std::back_inserter(all));
     return all;
   }
 
@@ -58,6 +51,14 @@ class PreflightSubcommand final : public Subcommand {
     if (pid_ != 0 && !reports_.empty()) {
       return fail("--pid is for a check of this node, FILEs are reports to compare", "give one of the two",
                   ErrorKind::kUsage);
+    }
+    if (nodes_.given()) {
+      if (network_.given() || pid_ != 0 || !reports_.empty()) {
+        return fail("--nodes has servers make the tests; --network, --pid and FILEs are for other checks",
+                    "give one of them", ErrorKind::kUsage);
+      }
+      ST_ASSIGN(const preflight::Launch limits, network_.limits());
+      return test_nodes(console, nodes_, limits, json_);
     }
     if (network_.given()) {
       if (pid_ != 0 || !reports_.empty()) {
@@ -112,6 +113,7 @@ class PreflightSubcommand final : public Subcommand {
   }
 
   NetworkTests network_;
+  NodeFlags nodes_{10 * kNsPerSecond};
   int64_t pid_ = 0;
   std::vector<std::string> reports_;
   bool json_ = false;

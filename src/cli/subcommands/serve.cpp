@@ -20,7 +20,8 @@ class ServeSubcommand final : public Subcommand {
                 "For query, explain and nodes with --nodes, and for any HTTP client (docs/serve.md has the API).\n"
                 "A recording may still be written: each answer is of its current state. Nothing is changed.\n"
                 "At an address of loopback every user of this host may ask. At any other, requests need the token,\n"
-                "and TLS is on: with your certificate, or with one that is made now, whose fingerprint is printed."};
+                "and TLS is on: with your certificate, or with one that is made now, whose fingerprint is printed.\n"
+                "With --allow-preflight the node also takes part in `preflight --nodes`, by a process of its own."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all = {arguments("FILE", "recordings", &files_),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `stalltrace stacks`: shows the current line of each rank of a running job.
+// `stalltrace stacks`: shows the current line or native call of each rank of a running job.
 #include <fmt/format.h>
 
 #include <map>
@@ -24,13 +24,14 @@ class StacksSubcommand final : public Subcommand {
   [[nodiscard]] SubcommandInfo info() const override {
     return {
         .name = "stacks",
-        .summary = "where a running job is: the line of Python of every thread, and what it waits for",
+        .summary =
+            "where a running job is: the line of Python or the native call of every thread, and what it waits for",
         .example = "sudo stalltrace stacks",
         .details =
-            "Reads CPython 3.9 to 3.13 from outside: nothing is stopped, and nothing is written to the job. Without\n"
-            "--pid all ranks on this host are shown: processes that use a collective library, and Python processes\n"
-            "that a launcher gave a rank; what they started, such as data loaders, is listed below each. Other users'\n"
-            "processes take root or CAP_SYS_PTRACE."};
+            "Reads CPython 3.9 to 3.13 and native frames from outside: nothing is stopped, and nothing is written to\n"
+            "the job. Without --pid all ranks on this host are shown: processes that use a collective library, and\n"
+            "Python processes that a launcher gave a rank; what they started, such as data loaders, is listed below\n"
+            "each. Other users' processes take root or CAP_SYS_PTRACE."};
   }
   std::vector<Flag> flags() override {
     return {pids_flag("--pid", "show this process and its descendants; may be repeated, or given as 12,34", &pids_),
@@ -50,7 +51,8 @@ class StacksSubcommand final : public Subcommand {
       if (!pids_.empty() && !one.stacks) {
         return std::unexpected(one.stacks.error());
       }
-      if (!pids_.empty() && one.stacks->no_python && !has_python(one.children)) {
+      const bool shows_nothing = !pids_.empty() && one.stacks->no_python && !has_frames(*one.stacks);
+      if (shows_nothing && !has_python(one.children)) {
         return std::unexpected(*one.stacks->no_python);
       }
     }
@@ -60,6 +62,12 @@ class StacksSubcommand final : public Subcommand {
   }
 
  private:
+  static bool has_frames(const ProcessStacks& process) {
+    return std::ranges::any_of(process.threads, [](const stacks::ThreadStack& thread) {
+      return thread.native && !thread.native->frames.empty();
+    });
+  }
+
   static bool has_python(const std::vector<RankStacks>& processes) {
     return std::ranges::any_of(processes, [](const RankStacks& one) { return one.stacks && one.stacks->python; });
   }
@@ -70,7 +78,7 @@ class StacksSubcommand final : public Subcommand {
       pids.push_back(rank.pid);
       pids.insert(pids.end(), rank.descendants.begin(), rank.descendants.end());
     }
-    std::vector<Result<ProcessStacks>> results = stacks::read_processes(procfs, pids);
+    std::vector<Result<ProcessStacks>> results = stacks::read_processes(procfs, pids, {.native = true});
     std::vector<RankStacks> ranks;
     size_t next = 0;
     for (const RunningRank& rank : wanted) {

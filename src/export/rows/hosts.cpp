@@ -38,6 +38,9 @@ void Exporter::put_nodes() {
   for (const NodeClock& clock : clocks_) {
     const TrackId parent = participants_.node(clock.node_id);
     notes_.clear().add("moved_by_ns", clock.shift_ns);
+    if (clock.drift.rate != 0) {
+      notes_.add("drift_ppm", clock.drift.rate * 1e6).add("drift_at_ns", clock.drift.at_ns);
+    }
     clock.error_ns ? notes_.add("known_within_ns", *clock.error_ns)
                    : notes_.add("problem", std::string_view("nothing bounds its distance from the others' clocks"));
     if (parent != kNoTrack) {

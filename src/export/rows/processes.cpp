@@ -43,9 +43,12 @@ void Exporter::put_collective(const Collective& row) {
   const uint64_t which = row.comm_id_hash == 0 ? splitmix64_mix(row.comm_ptr + 1) : row.comm_id_hash;
   const TrackWriter::Row where{parent, RowKind::kCollectives, which, name};
   const int64_t begin = at(row.node_id, row.timestamp_ns);
-  if (row.completion == Completion::kUnobserved) {
-    writer_.instant(where,
-                    {.category = "unobserved", .name = to_text(row.op), .time_ns = begin, .annotations = notes_});
+  const bool captured = row.completion == Completion::kCaptured;
+  if (captured || row.completion == Completion::kUnobserved) {
+    writer_.instant(where, {.category = captured ? "captured" : "unobserved",
+                            .name = to_text(row.op),
+                            .time_ns = begin,
+                            .annotations = notes_});
     return;
   }
   writer_.slice(where, {.category = "collective",

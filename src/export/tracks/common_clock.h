@@ -23,8 +23,8 @@ class CommonClock {
   explicit CommonClock(std::span<const NodeClock> clocks) {
     for (const NodeClock& clock : clocks) {
       const int64_t shift = std::clamp(clock.shift_ns, -kMostShiftNs, kMostShiftNs);
-      shifts_[clock.node_id] = shift;
-      largest_ = std::max(largest_, shift < 0 ? -shift : shift);
+      moves_[clock.node_id] = {shift, clock.drift};
+      largest_ = std::max(largest_, (shift < 0 ? -shift : shift) + clock.drift.most_ns());
     }
   }
 
@@ -33,14 +33,19 @@ class CommonClock {
     if (time_ns == kForever) {
       return kForever;
     }
-    const auto found = shifts_.find(node);
-    const int64_t shift = found == shifts_.end() ? 0 : found->second;
-    return std::clamp<int64_t>(std::clamp<int64_t>(time_ns, 0, kLatestNs) + shift, 0, kLatestNs);
+    const int64_t time = std::clamp<int64_t>(time_ns, 0, kLatestNs);
+    const auto found = moves_.find(node);
+    const int64_t shift = found == moves_.end() ? 0 : found->second.shift_ns + found->second.drift.correction_ns(time);
+    return std::clamp<int64_t>(time + shift, 0, kLatestNs);
   }
   [[nodiscard]] int64_t largest_shift_ns() const { return largest_; }
 
  private:
-  std::unordered_map<NodeId, int64_t> shifts_;
+  struct Move {
+    int64_t shift_ns = 0;
+    ClockDrift drift;
+  };
+  std::unordered_map<NodeId, Move> moves_;
   int64_t largest_ = 0;
 };
 

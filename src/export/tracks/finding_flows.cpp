@@ -38,6 +38,7 @@ FindingFlows::FindingFlows(std::span<const Finding> findings, std::span<const st
 /// waited.
 bool FindingFlows::fits(const Target& target, const Collective& row) const {
   if (target.taken || target.call.op != row.op || row.completion == Completion::kUnobserved ||
+      row.completion == Completion::kCaptured ||
       (is_point_to_point(row.op) && target.call.arrival_ns != row.timestamp_ns)) {
     return false;
   }

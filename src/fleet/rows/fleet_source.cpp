@@ -27,7 +27,7 @@ constexpr std::string_view kTableOf = EventTraits<T>::kTable;
 
 /// Tables that a server of an older version does not know: it refuses the whole request. They are the last ones of a
 /// request, so that without them the others have the same numbers.
-constexpr std::array kLaterTables{kTableOf<Competitor>};
+constexpr std::array kLaterTables{kTableOf<Competitor>, kTableOf<GraphUse>};
 
 /// What every analysis reads. Tables that hold few rows, or none, come at once with them.
 serve::RowsRequest first_request() {
@@ -431,11 +431,17 @@ Status FleetSource::read_stream(TimeRange range, AnyVisitor visitor) {
 }
 
 Status FleetSource::begin(const analysis::EvidenceReads& reads, const std::vector<NodeClock>& clocks) {
-  windows_ = serve::joined_windows(reads.windows.intervals());
   shifts_ns_.clear();
+  int64_t drift_ns = 0;  // nodes do not know how clocks drift, and get wider windows
   for (const NodeClock& clock : clocks) {
     shifts_ns_[clock.node_id] = clock.shift_ns;
+    drift_ns = std::max(drift_ns, clock.drift.most_ns());
   }
+  std::vector<TimeRange> windows = reads.windows.intervals();
+  for (TimeRange& window : windows) {
+    window = {window.from_ns - drift_ns, window.to_ns + drift_ns};
+  }
+  windows_ = serve::joined_windows(std::move(windows));
   Reads all;
   for (const std::string_view table : kEvidenceOfHosts) {
     all.push_back({.table = std::string(table), .range = reads.host});

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the collective libraries.
+// Calls of the collective libraries, and the CUDA graphs that may run them.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 #include "model/events/event_traits.h"
 #include "model/events/ids.h"
@@ -52,20 +53,43 @@ struct Collective {
   [[nodiscard]] std::optional<int64_t> end_ns() const {
     return duration_ns ? std::optional(timestamp_ns + *duration_ns) : std::nullopt;
   }
-  /// The newest known time; none while open. The end of the launch if the completion was not observed.
+  /// The newest known time; none while open. The end of the launch if the completion was not observed, or the call was
+  /// captured.
   [[nodiscard]] std::optional<int64_t> known_end_ns() const {
-    return completion == Completion::kUnobserved ? std::optional(timestamp_ns + launch_ns.value_or(0)) : end_ns();
+    return completion == Completion::kUnobserved || completion == Completion::kCaptured
+               ? std::optional(timestamp_ns + launch_ns.value_or(0))
+               : end_ns();
   }
+};
+
+/// What a process did with CUDA graphs: one row, sent again when more is known.
+struct GraphUse {
+  NodeId node_id = 0;
+  int32_t pid = 0;
+  int64_t start_ns = 0;  // of the process
+  int64_t captured = 0;  // calls that move data and were captured into graphs
+  int64_t launches = 0;  // of graphs, as far as seen
+  std::optional<int64_t> first_launch_ns;
+  std::optional<int64_t> last_launch_ns;
 };
 
 template <>
 struct EventTraits<Collective> : StreamTraits<Collective, TableKind::kEvents> {
   static constexpr std::string_view kTable = "collective";
   static auto key(const Collective& row) { return row.event_id; }
-  /// An unobserved completion ends with the launch: no later row will report more.
+  /// An unobserved completion ends with the launch, and so does a captured call: no later row will report more.
   static int64_t end_ns(const Collective& row) { return row.known_end_ns().value_or(kForever); }
 };
 
+template <>
+struct EventTraits<GraphUse> : StateTraits<GraphUse> {
+  static constexpr std::string_view kTable = "graph_use";
+  static auto key(const GraphUse& row) { return std::tuple(row.node_id, row.pid, row.start_ns); }
+  static int64_t begin_ns(const GraphUse& row) { return row.start_ns; }
+  static int64_t end_ns(const GraphUse& /*row*/) { return kForever; }
+};
+
 inline constexpr TypeList<Collective> kCollectiveTypes;
+inline constexpr TypeList<GraphUse> kGraphTypes;
 
 }  // namespace stalltrace

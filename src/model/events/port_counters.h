@@ -19,9 +19,14 @@ enum class PortCounterKind : uint8_t {
   kNoCredit,   // congestion: ticks in which the port had data to send and its neighbour had no room
   kData,
 };
+/// `meaning` is a clause on what was counted, `action` one on what to do where it grows. Sources: the kernel's page
+/// above, of mlx5's counters NVIDIA's "Understanding mlx5 Linux Counters and Status Parameters" and the drivers'
+/// commits.
 struct PortCounterName {
   std::string_view name;
   PortCounterKind kind;
+  std::string_view meaning;
+  std::string_view action;
 };
 
 std::span<const PortCounterName> port_counter_names();

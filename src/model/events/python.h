@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where Python processes were while something was wrong, and what they raised.
+// Where ranks were while something was wrong, and what Python processes raised.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace stalltrace {
 
-/// One sample of the main thread of a rank's process, or of a descendant (a data loader's worker). The thread was
-/// there, in this wait, from `timestamp_ns` for `duration_ns`: the time that the reading took.
+/// One sample of a thread of a rank's process, or of a descendant (a data loader's worker). The thread was there, in
+/// this wait, from `timestamp_ns` for `duration_ns`: the time that the reading took.
 struct PythonStack {
   NodeId node_id = 0;
   int64_t timestamp_ns = 0;

@@ -42,6 +42,19 @@ std::string_view word_of(std::string_view state) {
   return colon == std::string_view::npos ? state : state.substr(colon + 2);
 }
 
+void check_errors(const InfinibandPort& port, const HostFiles& files, HostReport& report) {
+  for (const std::string folder : {"counters", "hw_counters"}) {
+    for (const PortCounterName& counter : port_counter_names()) {
+      const std::string value = HostFiles::read(fmt::format("{}/{}/{}", folder_of(files, port), folder, counter.name));
+      if (counter.kind == PortCounterKind::kError && !value.empty() && value != "0") {
+        report.add(std::string(kPortErrors), port.name(), Outcome::kWarning,
+                   fmt::format("{} {} since it was cleared: {}", counter.name, value, counter.meaning),
+                   fmt::format("if it grows under load: {}", counter.action));
+      }
+    }
+  }
+}
+
 void check_port(const InfinibandPort& port, bool asked_for, const HostFiles& files, HostReport& report) {
   const std::string detail =
       fmt::format("{}, {}, {}, {}", word_of(port.state), word_of(port.physical_state), port.rate, port.link_layer);
@@ -57,20 +70,7 @@ void check_port(const InfinibandPort& port, bool asked_for, const HostFiles& fil
                    ? "the link is up and no subnet manager has activated the port: look at opensm, or the Ethernet side"
                    : "no link: cable, transceiver, switch port; or take it out of NCCL_IB_HCA");
   }
-  std::vector<std::string> counted;
-  for (const std::string folder : {"counters", "hw_counters"}) {
-    for (const PortCounterName& counter : port_counter_names()) {
-      const std::string value = HostFiles::read(fmt::format("{}/{}/{}", folder_of(files, port), folder, counter.name));
-      if (counter.kind == PortCounterKind::kError && !value.empty() && value != "0") {
-        counted.push_back(fmt::format("{} {}", counter.name, value));
-      }
-    }
-  }
-  if (!counted.empty()) {
-    report.add(std::string(kPortErrors), port.name(), Outcome::kWarning,
-               fmt::format("errors since the counters were cleared: {}", fmt::join(counted, ", ")),
-               "look whether they grow under load (docs/findings.md, fabric_errors): cable, transceiver, switch port");
-  }
+  check_errors(port, files, report);
 }
 
 /// NCCL takes active ports only (src/transport/net_ib/init.cc). They should be alike: the slowest sets the speed.

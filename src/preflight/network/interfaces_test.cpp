@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
+#include "model/events/port_counters.h"
 #include "preflight/network/infiniband.h"
 #include "preflight/network/interface_checks.h"
 #include "preflight/output.h"
@@ -133,6 +137,41 @@ TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreReported) {
   golden::expect_text(ports_checked(efa, {}));
   EXPECT_EQ(ports_checked(HostFolder(), {}), "0 checks failed, 0 warnings.\n");
   golden::expect_text(ports_checked(HostFolder(), {{"NCCL_IB_HCA", "mlx5"}}));
+}
+
+TEST(InfinibandPorts, EachErrorCounterHasItsOwnMeaningAndAction) {
+  std::set<std::string_view> meanings;
+  size_t errors = 0;
+  for (const PortCounterName& counter : port_counter_names()) {
+    const HostFolder host;
+    add_port(host, "mlx5_0", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
+    host.write("sys/class/infiniband/mlx5_0/ports/1/hw_counters/" + std::string(counter.name), "7\n");
+    HostReport report;
+    check_infiniband(Settings::read({}, host.files()), host.files(), report);
+    const auto found = std::ranges::find(report.checks, "infiniband_errors", &HostCheck::check);
+    ASSERT_EQ(found != report.checks.end(), counter.kind == PortCounterKind::kError) << counter.name;
+    if (found != report.checks.end()) {
+      ++errors;
+      meanings.insert(counter.meaning);
+      EXPECT_NE(found->detail.find(std::string(counter.name) + " 7 "), std::string::npos) << found->detail;
+      EXPECT_NE(found->detail.find(counter.meaning), std::string::npos) << found->detail;
+      EXPECT_NE(found->remedy.find(counter.action), std::string::npos) << found->remedy;
+      EXPECT_GT(counter.action.size(), size_t{10}) << counter.name;
+    }
+  }
+  EXPECT_EQ(meanings.size(), errors) << "two counters have one meaning";
+}
+
+TEST(InfinibandPorts, CountersInBothFoldersAreReadAndThoseThatAreZeroLeftOut) {
+  const HostFolder host;
+  add_port(host, "mlx5_0", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
+  const std::string port = "sys/class/infiniband/mlx5_0/ports/1/";
+  host.write(port + "counters/link_downed", "1\n");
+  host.write(port + "counters/symbol_error", "0\n");
+  host.write(port + "counters/port_xmit_wait", "5000\n");
+  host.write(port + "hw_counters/local_ack_timeout_err", "42\n");
+  host.write(port + "hw_counters/out_of_sequence", "9\n");
+  golden::expect_text(ports_checked(host, {}));
 }
 
 }  // namespace

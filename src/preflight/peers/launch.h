@@ -21,6 +21,7 @@
 namespace stalltrace::preflight {
 
 inline constexpr int64_t kDefaultPort = 7702;
+inline constexpr size_t kLaunchSecretBytes = 64;  // as hexadecimal digits
 
 struct Launch {
   int32_t rank = 0;
@@ -30,6 +31,11 @@ struct Launch {
   std::string master;                // as it was given, for messages
   std::vector<std::string> masters;  // numbers of rank 0's host
   uint16_t port = kDefaultPort;
+  std::string listen_at;  // rank 0's number; empty: all addresses of its host
+  /// Of tests that servers make for another host, which gave it to all of them: ranks show its first half to rank 0,
+  /// and rank 0 its second half to them. Empty: a launcher started the ranks.
+  std::string secret;
+  std::vector<std::string> rank_names;  // of the ranks' servers, as they were asked; empty: a launcher started them
   int64_t wait_ns = 60 * kNsPerSecond;  // for the other ranks, from the start
   int64_t most_rounds = 31;             // of pairs
   int64_t barrier_rounds = 200;

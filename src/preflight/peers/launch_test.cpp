@@ -254,6 +254,102 @@ TEST(Launch, StrangersLeaveFewChecksAndThoseOfAnotherJobNone) {
   EXPECT_NE(text_member(*answer, "refused").find("another"), std::string::npos);
 }
 
+TEST(Launch, WithASecretNoOtherRankIsTaken) {
+  LocalLaunch local(1);
+  local.launch().secret = std::string(kLaunchSecretBytes / 2, 'a') + std::string(kLaunchSecretBytes / 2, 'b');
+  local.listen();
+  LineChannel stranger = local.introduce(0);
+  local.start_rank(0);
+  const LaunchResults results = local.run();
+  ASSERT_EQ(results.ranks.size(), 1U);
+  EXPECT_TRUE(results.launch_checks.empty());
+  EXPECT_EQ(results.nodes[0].name, "host0");
+  const auto answer = stranger.receive(kNsPerSecond);
+  ASSERT_TRUE(answer);
+  EXPECT_NE(text_member(*answer, "refused"), "");
+  EXPECT_EQ(answer->dump().find("aaaa"), std::string::npos);
+  EXPECT_EQ(answer->dump().find("bbbb"), std::string::npos);
+}
+
+/// Something at rank 0's port, which is not rank 0: accepts a rank, and gives it these orders. The rank's answers.
+class FalseMaster {
+ public:
+  explicit FalseMaster(std::vector<nlohmann::ordered_json> orders) {
+    auto listener = listen_on(*Endpoint::of("127.0.0.1", 0));
+    EXPECT_TRUE(listener);
+    listener_ = *std::move(listener);
+    thread_ = std::jthread([this, orders = std::move(orders)] {
+      UniqueFd fd;
+      for (int i = 0; i < 500 && !fd; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        fd = UniqueFd(::accept(listener_.get(), nullptr, nullptr));
+      }
+      LineChannel rank(std::move(fd));
+      for (auto answer = rank.receive(kNsPerSecond); answer; answer = rank.receive(10 * kNsPerSecond)) {
+        answers_.push_back(*std::move(answer));
+        if (answers_.size() > orders.size() || !rank.send(orders[answers_.size() - 1])) {
+          return;
+        }
+      }
+    });
+  }
+  [[nodiscard]] uint16_t port() const { return local_endpoint(listener_.get()).port(); }
+  const std::vector<nlohmann::ordered_json>& answers() {
+    if (thread_.joinable()) {
+      thread_.join();
+    }
+    return answers_;
+  }
+
+ private:
+  UniqueFd listener_;
+  std::vector<nlohmann::ordered_json> answers_;
+  std::jthread thread_;
+};
+
+std::vector<nlohmann::ordered_json> orders(std::initializer_list<nlohmann::ordered_json> all) { return all; }
+
+Result<bool> take_part_with(const FalseMaster& master, const std::string& secret) {
+  const HostFolder host;
+  const LaunchHooks hooks{.resolve = [](const auto&) { return std::map<std::string, std::vector<std::string>>(); }};
+  return take_part({.rank = 1,
+                    .world_size = 2,
+                    .name = "host1",
+                    .master = "localhost",
+                    .masters = {"127.0.0.1"},
+                    .port = master.port(),
+                    .secret = secret,
+                    .wait_ns = 5 * kNsPerSecond},
+                   {.host = "host1"}, {{"NCCL_SOCKET_IFNAME", "lo"}}, hooks, host.files());
+}
+
+TEST(Launch, ARankWithASecretTakesNoOrderOfAnotherProgram) {
+  const std::string secret = std::string(kLaunchSecretBytes / 2, 'a') + std::string(kLaunchSecretBytes / 2, 'b');
+  FalseMaster master(orders({{{"order", "respond"}}}));
+  const auto failed = take_part_with(master, secret);
+  ASSERT_FALSE(failed);
+  EXPECT_NE(failed.error().what.find("secret"), std::string::npos) << failed.error().what;
+  ASSERT_EQ(master.answers().size(), 1U) << "it introduces itself, and does nothing";
+  EXPECT_EQ(master.answers()[0].dump().find("bbbb"), std::string::npos) << "rank 0's half is not shown";
+}
+
+TEST(Launch, WhatDoesNotAnswerAsATestPortGetsNoFlow) {
+  auto other_program = listen_on(*Endpoint::of("127.0.0.1", 0));
+  ASSERT_TRUE(other_program);
+  const TestOrder flow{.address = "127.0.0.1",
+                       .tcp_port = local_endpoint(other_program->get()).port(),
+                       .udp_port = 1,
+                       .secret = std::string(kSecretBytes, 's'),
+                       .flow_only = true,
+                       .flow = {.bytes = 1 << 20}};
+  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
+  EXPECT_TRUE(take_part_with(master, ""));
+  ASSERT_EQ(master.answers().size(), 3U);
+  const PairResult result = pair_result_from_json(master.answers()[2]);
+  EXPECT_EQ(result.reach, Reach::kBroken);
+  EXPECT_FALSE(result.alone);
+}
+
 TEST(Launch, ItsDescriptorsAreEnoughForItsRanks) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -79,6 +79,7 @@ Json to_json(const Hello& hello) {
           {"rank", hello.rank},
           {"world_size", hello.world_size},
           {"job", hello.job},
+          {"admission", hello.admission},
           {"host", hello.host},
           {"hostname", hello.hostname},
           {"name", hello.node.name},
@@ -99,6 +100,7 @@ Result<Hello> hello_from_json(const Json& message) {
   Hello hello{.rank = static_cast<int32_t>(number_member(message, "rank", -1, kMostRanks)),
               .world_size = static_cast<int32_t>(number_member(message, "world_size", 0, kMostRanks)),
               .job = text_member(message, "job"),
+              .admission = text_member(message, "admission"),
               .host = text_member(message, "host"),
               .hostname = text_member(message, "hostname"),
               .node = {.name = text_member(message, "name"),
@@ -121,6 +123,18 @@ Result<Hello> hello_from_json(const Json& message) {
   hello.report.host = hello.node.name;
   return hello;
 }
+
+Json welcome(const std::string& secret) { return {{"welcome", secret.substr(admission_of(secret).size())}}; }
+
+bool is_welcome(const Json& message, const std::string& secret) {
+  return is_secret(text_member(message, "welcome"), secret.substr(admission_of(secret).size()));
+}
+
+bool is_admitted(const Hello& hello, const std::string& secret) {
+  return is_secret(hello.admission, admission_of(secret));
+}
+
+std::string admission_of(const std::string& secret) { return secret.substr(0, secret.size() / 2); }
 
 Json to_json(const TestOrder& order) {
   return {{"order", "test"},

@@ -23,9 +23,10 @@ inline constexpr int32_t kMostRanks = 1 << 16;
 struct Hello {
   int32_t rank = 0;
   int32_t world_size = 0;
-  std::string job;       // the launcher's id of the job; empty: unknown
-  std::string host;      // processes with the same one share a network namespace
-  std::string hostname;  // what others would look up
+  std::string job;        // the launcher's id of the job; empty: unknown
+  std::string admission;  // first half of Launch::secret
+  std::string host;       // processes with the same one share a network namespace
+  std::string hostname;   // what others would look up
   TestedNode node;
   uint16_t tcp_port = 0;
   uint16_t udp_port = 0;
@@ -51,6 +52,14 @@ Result<TestOrder> test_order_from_json(const nlohmann::ordered_json& message);
 /// Without `from` and `to`, which only rank 0 knows. With flow_only the flow is `alone`.
 nlohmann::ordered_json to_json(const PairResult& result);
 PairResult pair_result_from_json(const nlohmann::ordered_json& message);
+
+/// Rank 0's answer to a Hello where the launch has a secret: the second half of it.
+nlohmann::ordered_json welcome(const std::string& secret);
+[[nodiscard]] bool is_welcome(const nlohmann::ordered_json& message, const std::string& secret);
+/// Whether the Hello comes from a rank of this launch.
+[[nodiscard]] bool is_admitted(const Hello& hello, const std::string& secret);
+/// The half that a rank shows.
+std::string admission_of(const std::string& secret);
 
 /// A member as text or number, if it is one.
 std::string text_member(const nlohmann::ordered_json& object, const char* name);

@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "base/net/link_local.h"
@@ -109,7 +110,10 @@ Json answer_names(const Json& message, const LaunchHooks& hooks) {
   return {{"addresses", found}};
 }
 
-Result<Json> answer_test(const Json& message, const FlowLimits& limits) {
+/// The peers that answered as a rank's test port does. What did not answer gets no flow: it may be any program.
+using Reached = std::set<std::string>;
+
+Result<Json> answer_test(const Json& message, const FlowLimits& limits, Reached& reached) {
   ST_ASSIGN(TestOrder order, test_order_from_json(message));
   // The smaller one of what rank 0 asks for and what this rank was started with.
   order.flow.streams = std::min(order.flow.streams, limits.streams);
@@ -121,14 +125,20 @@ Result<Json> answer_test(const Json& message, const FlowLimits& limits) {
   Peer peer{.secret = order.secret};
   ST_ASSIGN(peer.tcp, Endpoint::of(order.address, order.tcp_port));
   ST_ASSIGN(peer.udp, Endpoint::of(order.address, order.udp_port));
+  const std::string name = fmt::format("{} {} {}", order.address, order.tcp_port, order.secret);
   PairResult result;
-  if (!order.flow_only) {
+  if (order.flow_only && reached.contains(name)) {
+    result.reach = Reach::kReached;
+  } else {
     test_reach(peer, result);
-    if (result.reach == Reach::kReached) {
+  }
+  if (result.reach == Reach::kReached) {
+    reached.insert(name);
+    if (!order.flow_only) {
       result.mtu = test_path_mtu(peer, order.interface_mtu, result.latency ? result.latency->median_ns : 0);
     }
   }
-  if (order.flow_only || result.reach == Reach::kReached) {
+  if (result.reach == Reach::kReached) {
     result.alone = test_flow(peer, order.flow);
     if (result.alone && result.alone->bytes == 0) {
       result.small = test_flow(peer, order.flow, Segments::kSmall);
@@ -169,6 +179,7 @@ Result<bool> take_part(const Launch& launch, const HostReport& report, const Env
   ST_TRY(channel.send(to_json(Hello{.rank = launch.rank,
                                     .world_size = launch.world_size,
                                     .job = launch.job,
+                                    .admission = admission_of(launch.secret),
                                     .host = host_identity(files),
                                     .hostname = own_hostname(),
                                     .node = node,
@@ -176,10 +187,22 @@ Result<bool> take_part(const Launch& launch, const HostReport& report, const Env
                                     .udp_port = responder.udp_port(),
                                     .secret = responder.secret(),
                                     .report = report})));
+  bool welcomed = launch.secret.empty();
+  Reached reached;
   for (;;) {
     auto message = channel.receive(kLongestSilenceNs + launch.wait_ns);
     if (!message) {
       return with_context(fmt::format("rank {}, to rank 0 at {}", launch.rank, launch.master), message.error());
+    }
+    if (!welcomed && is_welcome(*message, launch.secret)) {
+      welcomed = true;
+      continue;
+    }
+    const bool refused = message->contains("refused");
+    if (!welcomed && !refused) {
+      return fail(
+          fmt::format("what answers at {} port {} does not know the secret of these tests", launch.master, launch.port),
+          "is it another program? --port chooses another port");
     }
     const std::string order = text_member(*message, "order");
     if (order == "names") {
@@ -189,7 +212,7 @@ Result<bool> take_part(const Launch& launch, const HostReport& report, const Env
       responder.start();
       ST_TRY(channel.send({{"ready", true}}));
     } else if (order == "test") {
-      ST_ASSIGN(const Json answer, answer_test(*message, launch.flow));
+      ST_ASSIGN(const Json answer, answer_test(*message, launch.flow, reached));
       ST_TRY(channel.send(answer));
     } else if (order == "barrier") {
       ST_TRY(arrive_at_barriers(channel));

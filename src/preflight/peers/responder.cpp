@@ -22,15 +22,6 @@ constexpr size_t kMostPiece = 1 << 20;  // read of one connection before others 
 constexpr int kDatagramsInTurn = 64;
 constexpr int64_t kGreetingNs = 3 * kNsPerSecond;  // a connection says the secret within this time
 
-/// In constant time: who guesses learns nothing from how long it takes.
-bool is_secret(std::string_view given, std::string_view secret) {
-  unsigned difference = given.size() == secret.size() ? 0 : 1;
-  for (size_t i = 0; i < secret.size() && i < given.size(); ++i) {
-    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(secret[i]);
-  }
-  return difference == 0;
-}
-
 class Client {
  public:
   Client(UniqueFd fd, int64_t now_ns) : fd_(std::move(fd)), opened_ns_(now_ns) {}
@@ -147,6 +138,14 @@ void respond(int tcp, int udp, int wake, const std::string& secret) {
 }
 
 }  // namespace
+
+bool is_secret(std::string_view given, std::string_view secret) {
+  unsigned difference = given.size() == secret.size() ? 0 : 1;
+  for (size_t i = 0; i < secret.size() && i < given.size(); ++i) {
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(secret[i]);
+  }
+  return difference == 0;
+}
 
 Result<Responder> Responder::open(const std::string& address) {
   Responder made;

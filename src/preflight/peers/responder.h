@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/handle.h"
@@ -16,6 +17,9 @@
 namespace stalltrace::preflight {
 
 inline constexpr size_t kSecretBytes = 32;  // as hexadecimal digits
+
+/// Whether it is the secret, in a time that depends on the lengths alone: who guesses learns nothing from it.
+[[nodiscard]] bool is_secret(std::string_view given, std::string_view secret);
 
 /// What follows the secret on a connection.
 enum class Service : char {

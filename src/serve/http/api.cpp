@@ -150,13 +150,14 @@ HttpAnswer nothing_at_this_path(int api_version) {
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 7> kRoutes{
+  static constexpr std::array<Route, 8> kRoutes{
       {{"GET", "/v1/clock", "this host's clock now", &Api::clock},
        {"GET", "/v1/node", "versions, and the recordings that are served", &Api::node},
        {"POST", "/v1/query", "runs one SELECT on each recording", &Api::query},
        {"GET", "/v1/findings", "the report of all recordings together", &Api::findings},
        {"GET", "/v1/recording", "one recording as it is now", &Api::recording},
        {"POST", "/v1/rows", "rows of one recording, for an analysis elsewhere", &Api::rows},
+       {"POST", "/v1/preflight", "takes part in tests of the network between nodes", &Api::preflight},
        {"POST", "/mcp", "a message of the Model Context Protocol", &Api::mcp}}};
   return kRoutes;
 }
@@ -297,6 +298,15 @@ HttpAnswer Api::rows(const HttpRequest& request) {
   }
   auto answer = rows_answer(**snapshot, *wanted, {.folder = options_.copies_folder, .gone = request.gone});
   return answer ? *std::move(answer) : answer_of_error(answer.error());
+}
+
+HttpAnswer Api::preflight(const HttpRequest& request) {
+  if (!options_.preflight) {
+    return answer_of_error(403, "this server takes no part in tests of the network",
+                           "start it with --allow-preflight if it may send to other nodes");
+  }
+  const auto wanted = parse_preflight_request(request.body);
+  return wanted ? options_.preflight(*wanted) : answer_of_error(wanted.error());
 }
 
 HttpAnswer Api::mcp(const HttpRequest& request) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HTTP API over recordings (docs/serve.md, docs/openapi.json): which requests there are, and their answers. Nothing
-// is changed by one, and no request names a file: recordings are asked for by the names that they are served under.
+// is changed by one, and no request names a file: recordings are asked for by the names that they are served under. One
+// request does more than read, where the operator allows it: `preflight` has this node send to others.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "model/finding.h"
 #include "serve/host_clock.h"
+#include "serve/http/preflight_request.h"
 #include "serve/http/row_lines.h"
 #include "serve/http_message.h"
 #include "serve/mcp/server.h"
@@ -35,6 +37,8 @@ struct ApiOptions {
   /// The report as `explain --json` prints it.
   std::function<std::string(const Report&)> report_to_json;
   std::function<HostClock()> clock = read_host_clock;
+  /// Takes part in tests between nodes; by several threads at once. Null: the operator does not allow it.
+  std::function<HttpAnswer(const PreflightRequest&)> preflight = {};
 };
 
 class Api {
@@ -59,6 +63,7 @@ class Api {
   HttpAnswer findings(const HttpRequest& request);
   HttpAnswer recording(const HttpRequest& request);
   HttpAnswer rows(const HttpRequest& request);
+  HttpAnswer preflight(const HttpRequest& request);
   HttpAnswer mcp(const HttpRequest& request);
 
   Recordings& recordings_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/api.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <zstd.h>
 
@@ -155,6 +156,24 @@ TEST_F(HttpApi, RowsAreOfOneRecordingAndOfTablesThatItHas) {
   EXPECT_EQ(answer.status, 200);
   ASSERT_TRUE(answer.next_piece);
   EXPECT_FALSE(answer.next_piece().value_or("").empty());
+}
+
+TEST_F(HttpApi, PreflightNeedsTheOperatorsConsentAndAWholeRequest) {
+  const auto post = [](Api& api, const std::string& body) {
+    return api.answer({.method = "POST", .path = "/v1/preflight", .body = body});
+  };
+  const std::string ready = to_json(PreflightRequest{.only_ready = true});
+  EXPECT_EQ(post(*api_, ready).status, 403);
+  int asked = 0;
+  Api allowed(*recordings_, {.preflight = [&](const PreflightRequest& request) {
+    EXPECT_TRUE(request.only_ready);
+    return ++asked == 1 ? HttpAnswer{.body = "{}"} : answer_of_error(409, "busy", "later");
+  }});
+  EXPECT_EQ(post(allowed, ready).status, 200);
+  EXPECT_EQ(post(allowed, ready).status, 409);
+  EXPECT_EQ(post(allowed, R"({"ask":"tests"})").status, 400);
+  EXPECT_EQ(allowed.answer({.method = "GET", .path = "/v1/preflight"}).status, 405);
+  EXPECT_EQ(asked, 2);
 }
 
 TEST_F(HttpApi, ANodeSaysWhatItsClocksAreAndHowFarTheyMayBeOff) {

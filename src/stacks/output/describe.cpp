@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
+#include "base/elf/code_kind.h"
 #include "base/text.h"
 #include "stacks/blocked/system_calls.h"
 
@@ -98,6 +100,23 @@ std::string describe_activity(const ThreadStack& thread) {
                        thread.state != 't' && thread.state != 'Z' && thread.state != 'X';
   const auto info = in_call ? call_info(thread.blocked->call->number) : std::nullopt;
   return info ? activity_in(*thread.blocked, *info) : describe_wait_briefly(thread);
+}
+
+std::string describe_native_call(const ThreadStack& thread) {
+  if (!thread.native || thread.native->frames.empty()) {
+    return {};
+  }
+  const std::vector<PythonFrame>& frames = thread.native->frames;
+  const PythonLocation location = location_in(frames);
+  if (!is_installed(*location.own)) {
+    return location.called == location.own
+               ? brief_text(*location.own)
+               : fmt::format("{}, called by {}", printable(location.called->function), brief_text(*location.own));
+  }
+  const auto outer =
+      std::ranges::find_if_not(frames, [](const PythonFrame& frame) { return is_system_code(frame.file); });
+  return outer == frames.begin() || outer == frames.end() ? brief_text(frames.front())
+                                                          : "called by " + brief_text(*outer);
 }
 
 std::string describe_descriptor(const Descriptor& descriptor) {

@@ -18,6 +18,11 @@ std::string describe_wait_briefly(const ThreadStack& thread);
 /// "waiting for the GIL", "running".
 std::string describe_activity(const ThreadStack& thread);
 
+/// The native call that the program made, with its caller: "usleep, called by compute_step (train)"; where all frames
+/// are in libraries, the innermost outside of the system's: "called by c10d::runLoop() (libtorch_cpu.so)". Empty where
+/// there are no native frames.
+std::string describe_native_call(const ThreadStack& thread);
+
 /// "TCP 10.0.0.1:4711 -> 10.0.0.2:29500 (ESTABLISHED), peer pid 12 (python3)"
 std::string describe_descriptor(const Descriptor& descriptor);
 

@@ -82,13 +82,23 @@ Json python_json(const PythonThread& thread) {
           {"problem", thread.problem}};
 }
 
+Json native_json(const NativeStack& native) {
+  Json frames = Json::array();
+  for (const PythonFrame& frame : native.frames) {
+    frames.push_back({{"function", frame.function}, {"file", frame.file}});
+  }
+  return {{"frames", std::move(frames)}, {"whole", native.whole}, {"problem", native.problem}};
+}
+
 Json thread_json(const ThreadStack& thread) {
   return {{"tid", thread.tid},
           {"name", thread.name},
           {"state", std::string(1, thread.state)},
           {"wait", describe_wait(thread)},
           {"blocked", thread.blocked ? blocked_json(*thread.blocked) : Json()},
-          {"python", thread.python ? python_json(*thread.python) : Json()}};
+          {"python", thread.python ? python_json(*thread.python) : Json()},
+          {"native", thread.native ? native_json(*thread.native) : Json()},
+          {"native_call", describe_native_call(thread)}};
 }
 
 Json process_json(const RankStacks& one) {

@@ -15,6 +15,8 @@ namespace stalltrace::stacks {
 namespace {
 
 constexpr size_t kCommandCharacters = 100;
+constexpr size_t kNativeFrames = 16;
+constexpr size_t kNativeBesidePython = 6;
 
 std::string shortened(std::string_view text) {
   const std::string shown = printable(text.substr(0, kCommandCharacters));
@@ -64,11 +66,14 @@ class Writer {
       // Threads without Python code are only counted, except for the main thread.
       if (thread.tid != stacks.pid &&
           (!thread.python || (thread.python->frames.empty() && thread.python->problem.empty()))) {
-        ++others[describe_wait_briefly(thread)];
+        const std::string call = describe_native_call(thread);
+        const std::string wait = describe_wait_briefly(thread);
+        ++others[call.empty() ? wait : fmt::format("{} ({})", wait, call)];
         continue;
       }
       text_ += fmt::format("{}thread {} \"{}\": {}{}\n", margin, thread.tid, printable(thread.name),
                            describe_wait(thread), thread.python ? gil_text(*thread.python) : "");
+      native(thread, indent + 2);
       if (thread.python) {
         frames(*thread.python, indent + 2);
       }
@@ -94,6 +99,28 @@ class Writer {
 
   static std::string gil_text(const PythonThread& thread) {
     return thread.collecting ? ", collects garbage" : thread.holds_gil == true ? ", holds the GIL" : "";
+  }
+
+  /// Of a Python thread, those that its innermost Python code called.
+  void native(const ThreadStack& thread, size_t indent) {
+    if (!thread.native || thread.native->frames.empty()) {
+      return;
+    }
+    std::span<const PythonFrame> frames = thread.native->frames;
+    const bool python = thread.python && !thread.python->frames.empty();
+    if (python) {
+      const auto interpreter = std::ranges::find_if(
+          frames, [](const PythonFrame& frame) { return frame.function.starts_with("_PyEval_Eval"); });
+      frames = frames.first(static_cast<size_t>(interpreter - frames.begin()));
+    }
+    const size_t most = python ? kNativeBesidePython : kNativeFrames;
+    const std::string margin(indent, ' ');
+    for (size_t i = 0; i < frames.size() && i < most; ++i) {
+      text_ += fmt::format("{}{} ({}), native\n", margin, printable(frames[i].function), printable(frames[i].file));
+    }
+    if (frames.size() > most) {
+      text_ += fmt::format("{}... {} native frames more\n", margin, frames.size() - most);
+    }
   }
 
   void frames(const PythonThread& thread, size_t indent) {

@@ -273,6 +273,17 @@ void each_column(Row& r, F&& f) {
   f(utc("exit_ns"), r.exit_ns);
 }
 
+template <RowOf<GraphUse> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f("pid", r.pid);
+  f(utc("start_ns"), r.start_ns);
+  f("captured", r.captured);
+  f("launches", r.launches);
+  f(utc("first_launch_ns"), r.first_launch_ns);
+  f(utc("last_launch_ns"), r.last_launch_ns);
+}
+
 template <RowOf<ProxyStep> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("node_id", r.node_id);

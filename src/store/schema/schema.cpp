@@ -209,6 +209,11 @@ CREATE TABLE competitor(
   node_id INTEGER NOT NULL, pid INTEGER NOT NULL, start_ns INTEGER NOT NULL, cmdline TEXT, cgroup TEXT,
   rank_pid INTEGER, exit_ns INTEGER,
   PRIMARY KEY(node_id, pid, start_ns)) WITHOUT ROWID;
+
+CREATE TABLE graph_use(
+  node_id INTEGER NOT NULL, pid INTEGER NOT NULL, start_ns INTEGER NOT NULL, captured INTEGER NOT NULL,
+  launches INTEGER NOT NULL, first_launch_ns INTEGER, last_launch_ns INTEGER,
+  PRIMARY KEY(node_id, pid, start_ns)) WITHOUT ROWID;
 )sql";
 
 constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth, kNinth};

@@ -33,7 +33,7 @@ class RandomField {
   void fill(T& value) { value = static_cast<T>(below(7)); }
   template <typename T>
   requires std::is_enum_v<T>
-  void fill(T& value) { value = static_cast<T>(below(std::is_same_v<T, Completion> ? 6 : 4)); }
+  void fill(T& value) { value = static_cast<T>(below(std::is_same_v<T, Completion> ? 7 : 4)); }
   template <typename T>
   void fill(std::optional<T>& value) {
     value.reset();

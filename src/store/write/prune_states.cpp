@@ -21,7 +21,7 @@ struct StateTable {
 
 /// A communicator that was not destroyed ends with its process: the newest of its pid that had begun. One that had
 /// ended before is not the communicator's, whose process has no row yet. Where both end at once, the communicator goes
-/// first, since the end of its process would be unknown afterwards.
+/// first, since the end of its process would be unknown afterwards. So does what the process did with graphs.
 constexpr std::array kStates{
     StateTable{"communicator",
                "created_ns",
@@ -29,6 +29,11 @@ constexpr std::array kStates{
                " WHERE process.node_id = communicator.node_id AND process.pid = communicator.pid"
                " AND process.start_ns <= communicator.created_ns ORDER BY process.start_ns DESC LIMIT 1))",
                {"pid", "comm_ptr", "created_ns"}},
+    StateTable{"graph_use",
+               "graph_use.start_ns",
+               "(SELECT exit_ns FROM process WHERE process.node_id = graph_use.node_id"
+               " AND process.pid = graph_use.pid AND process.start_ns = graph_use.start_ns)",
+               {"pid", "start_ns", ""}},
     StateTable{"connection", "opened_ns", "closed_ns", {"cookie", "", ""}},
     StateTable{"process", "start_ns", "exit_ns", {"pid", "start_ns", ""}},
     StateTable{"competitor", "start_ns", "exit_ns", {"pid", "start_ns", ""}}};

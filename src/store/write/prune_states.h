@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Removes rows about what has ended (processes, competitors, communicators, connections) from a recording of limited
-// size. Streamed rows refer to them by pid and cookie: such a row goes when the rows of its time are gone. Internal to
-// store/.
+// Removes rows about what has ended (processes, their use of graphs, competitors, communicators, connections) from a
+// recording of limited size. Streamed rows refer to them by pid and cookie: such a row goes when the rows of its time
+// are gone. Internal to store/.
 #pragma once
 
 #include <array>

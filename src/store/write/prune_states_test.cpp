@@ -101,6 +101,19 @@ TEST_F(EndedStatesTest, ACompetitorGoesOnceItHasEnded) {
   EXPECT_EQ(must(db_.integer("SELECT start_ns FROM competitor")), 30);
 }
 
+TEST_F(EndedStatesTest, WhatAProcessDidWithGraphsGoesBeforeIt) {
+  process(7, 10, "20");
+  process(8, 10, "NULL");
+  must(
+      db_.execute(fmt::format("INSERT INTO graph_use(node_id, pid, start_ns, captured, launches) "
+                              "VALUES({0}, 7, 10, 1, 2), ({0}, 8, 10, 1, 2)",
+                              kPrunedNode)));
+  EndedStates states = read();
+  EXPECT_EQ(must(states.remove_some(db_, 1)), (EndedStates::Removed{{"graph_use", 1}}));
+  EXPECT_EQ(must(states.remove_some(db_, 1)), (EndedStates::Removed{{"process", 1}}));
+  EXPECT_EQ(must(db_.integer("SELECT pid FROM graph_use")), 8);
+}
+
 TEST_F(EndedStatesTest, TheEarliestEndedGoFirst) {
   process(1, 10, "90");
   process(2, 20, "30");

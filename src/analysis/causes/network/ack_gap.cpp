@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/thresholds/network.h"
@@ -172,7 +173,8 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
   return links;
 }
 
-Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links) {
+Hypothesis hypothesis_of(const AnalysisContext& context, const Stall& stall, Cause cause,
+                         const std::vector<SilentLink>& links) {
   Hypothesis hypothesis{.cause = cause};
   std::vector<FaultLocation> locations;
   int64_t longest_ns = -1;
@@ -193,7 +195,7 @@ Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<Sile
     hypothesis.counters.at(SilenceCounted::kOnlySmallBefore).count += link.passed_before ? 1 : 0;
   }
   hypothesis.counters.at(SilenceCounted::kSilent) = {1, longest_ns, {}};
-  hypothesis.location.culprit = common_end(locations);
+  blame_common_end(context, locations, hypothesis.location);
   hypothesis.coverage = share_of(longest_ns, stall.to_explain_ns());
   hypothesis.why = fmt::format("nothing was acknowledged on {} for up to {} of {}",
                                count_of(static_cast<int64_t>(links.size()), "link"), format_duration(longest_ns),

@@ -43,8 +43,9 @@ bool merely_lossy(const AnalysisContext& context, FlowIndex flow, const AckGap& 
 /// Silent links between ranks of the stall; none if only witnesses are silent.
 std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall& stall);
 
-/// The hypothesis for links of one kind: the longest silence; the culprit is the end that all links share.
-Hypothesis hypothesis_of(const Stall& stall, Cause cause, const std::vector<SilentLink>& links);
+/// The hypothesis for links of one kind: the longest silence; to blame is the end that all links share.
+Hypothesis hypothesis_of(const AnalysisContext& context, const Stall& stall, Cause cause,
+                         const std::vector<SilentLink>& links);
 
 /// The unacknowledged retransmissions and a few example events; overlapping stalls count each once.
 EvidenceCounter repeated_in_vain(const AnalysisContext& context, const CauseGroup& group);

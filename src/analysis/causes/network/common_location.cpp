@@ -153,6 +153,37 @@ class LocationSearch {
   std::vector<CauseGroup>& groups_;
 };
 
+/// The node at one end of all links, if several of its ranks have them and their other ends are on several nodes.
+std::optional<NodeId> common_node(const AnalysisContext& context, const std::vector<FaultLocation>& links) {
+  for (const MemberIndex candidate : {links.front().src, links.front().dst}) {
+    const std::optional<NodeId> node = node_of(context, candidate);
+    std::set<MemberIndex> near;
+    std::set<NodeId> far;
+    const bool all = node && std::ranges::all_of(links, [&](const FaultLocation& link) {
+                       const bool outgoing = node_of(context, link.src) == node;
+                       near.insert(outgoing ? link.src : link.dst);
+                       const std::optional<NodeId> other = node_of(context, outgoing ? link.dst : link.src);
+                       far.insert(other.value_or(*node));
+                       return other && other != node && (outgoing || node_of(context, link.dst) == node);
+                     });
+    if (all && near.size() > 1 && static_cast<int>(far.size()) >= kLinksForCulprit) {
+      return node;
+    }
+  }
+  return std::nullopt;
+}
+
+/// True if `other` blames the same end as `location`, or is a link between that end and elsewhere.
+bool is_of_end(const AnalysisContext& context, const FaultLocation& location, const FaultLocation& other) {
+  if (other.at_one_end()) {
+    return other.culprit == location.culprit && other.node == location.node;
+  }
+  if (location.culprit != kNoMember) {
+    return other.src == location.culprit || other.dst == location.culprit;
+  }
+  return (node_of(context, other.src) == location.node) != (node_of(context, other.dst) == location.node);
+}
+
 /// The address of the node's end of the location's link.
 std::string address_text(const AnalysisContext& context, const FaultLocation& location) {
   if (location.flow == kNoFlow) {
@@ -185,6 +216,27 @@ void blame_end(const AnalysisContext& context, MemberIndex end, FaultLocation& l
   }
 }
 
+void blame_common_end(const AnalysisContext& context, const std::vector<FaultLocation>& links,
+                      FaultLocation& location) {
+  location.culprit = common_end(links);
+  if (location.culprit == kNoMember) {
+    location.node = common_node(context, links);
+  }
+}
+
+void join_by_end(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (size_t k = 0; k < groups.size() && groups[i].location.at_one_end(); ++k) {
+      if (k != i && !groups[k].stalls.empty() && !groups[i].stalls.empty() &&
+          is_of_end(context, groups[i].location, groups[k].location)) {
+        merge(groups[i], std::move(groups[k]));
+        groups[k].stalls.clear();
+      }
+    }
+  }
+  join_by_location(context, groups);
+}
+
 void join_by_location(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   LocationSearch search(context, groups);
   while (search.join_most_expensive()) {
@@ -201,6 +253,10 @@ bool is_link_of_node(const AnalysisContext& context, const FaultLocation& locati
   const bool incoming = is_incoming(context, location);
   return node_of(context, incoming ? flow.peer : flow.owner) == location.node &&
          node_of(context, incoming ? flow.owner : flow.peer) != location.node;
+}
+
+std::string end_text(const AnalysisContext& context, const FaultLocation& location) {
+  return location.node ? context.cluster.node_name(*location.node) : context.cluster.describe(location.culprit);
 }
 
 std::string direction_text(const AnalysisContext& context, const FaultLocation& location) {

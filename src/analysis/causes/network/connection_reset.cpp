@@ -11,6 +11,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
@@ -135,7 +136,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     return;
   }
   hypothesis.location = locations.front();
-  hypothesis.location.culprit = common_end(locations);
+  blame_common_end(context, locations, hypothesis.location);
   const int64_t after_ns = stall.window.to_ns - std::max(first_ns, stall.window.from_ns);
   hypothesis.coverage = stall.ended_job() && stall.root().kind == HangKind::kTransfer
                             ? 1
@@ -150,9 +151,8 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const EvidenceCounter resets = group.counters.sum(Counted::kResets);
   const EvidenceCounter errors = group.counters.sum(Counted::kErrors);
   const Flow& flow = context.flows.flow(group.location.flow);
-  const std::string where = group.location.culprit == kNoMember
-                                ? link_text(context, group.location)
-                                : fmt::format("of {}", context.cluster.describe(group.location.culprit));
+  const std::string where =
+      group.location.at_one_end() ? "of " + end_text(context, group.location) : link_text(context, group.location);
   finding.summary = fmt::format("A connection {} was reset though no process had ended: {}.", where, cost_text(group));
   finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back({"tcp_receive_reset", resets.count,
@@ -174,6 +174,7 @@ extern const CauseRule kConnectionResetRule{
     .gate = kHangGate,
     .needs = "it did not hang after a reset or an error of a connection between its ranks",
     .judge = judge,
+    .refine = join_by_end,
     .describe = describe,
     .ends_jobs = true};
 

@@ -20,6 +20,26 @@ TEST(PacketLossSide, AFirewallsDropsAreReportedWithTheirSide) {
   expect_golden_text("packet_loss by a firewall", finding);
 }
 
+/// Of rank 3, which only acknowledges what rank 2 sends, no data are lost.
+TEST(PacketLossSide, AFirewallThatDropsWhatSeveralNodesSendProvesItsHost) {
+  for (const bool several : {false, true}) {
+    MemorySource source = lossy_job();
+    drop(source, true, "NETFILTER_DROP");
+    PacketDrop row{.node_id = node_of_rank(2), .timestamp_ns = begin_of(kSlowFrom + 1) + 2 * kNsPerMs, .cookie = kOut};
+    row.incoming = true;
+    row.reason = "NETFILTER_DROP";
+    row.packets = 1;
+    row.bytes = 52;
+    if (several) {
+      source.accept(row);
+    }
+    const Finding finding = only(source);
+    EXPECT_EQ(finding.cause, Cause::kPacketLoss);
+    ASSERT_EQ(finding.culprit.has_value(), several) << finding.summary;
+    EXPECT_TRUE(!several || finding.culprit->rank == 2) << finding.summary;
+  }
+}
+
 TEST(PacketLossSide, WhereNoHostDroppedThemTheyVanishedBetween) {
   MemorySource source = lossy_job();
   for (int rank = 0; rank < kRanks; ++rank) {

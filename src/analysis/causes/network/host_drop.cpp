@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/drops.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/thresholds/causes.h"
@@ -22,6 +24,7 @@ enum class Counted : uint8_t { kDropped, kIncoming };
 
 /// Incoming or outgoing packets that one host dropped, and the time that links took to recover.
 struct Dropper {
+  MemberIndex host = kNoMember;
   FlowIndex flow = kNoFlow;  // the one with most losses
   int64_t most_packets = 0;
   std::vector<FlowIndex> flows;
@@ -33,7 +36,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (stall.part() != StallPart::kTransfer) {
     return;
   }
-  std::map<std::pair<MemberIndex, bool>, Dropper> droppers;
+  std::map<std::pair<std::optional<NodeId>, bool>, Dropper> droppers;  // ranks of a node share its queues
   for (const FlowIndex index : flows_of(context, stall)) {
     const FlowLoss loss = context.evidence.loss(index, stall.examined());
     if (loss.covered_ns == 0) {
@@ -45,7 +48,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
           share_of(static_cast<int64_t>(drop.sum.bytes), repeated) < kDroppedShare) {
         continue;
       }
-      Dropper& dropper = droppers[{drop.host, drop.incoming}];
+      Dropper& dropper = droppers[{node_of(context, drop.host), drop.incoming}];
+      dropper.host = dropper.host == kNoMember ? drop.host : dropper.host;
       if (drop.sum.packets > dropper.most_packets) {
         dropper.most_packets = drop.sum.packets;
         dropper.flow = index;
@@ -56,17 +60,17 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     }
   }
   for (auto& [key, dropper] : droppers) {
-    const auto& [host, incoming] = key;
     const int64_t covered_ns = IntervalSet(std::move(dropper.recovery)).total_ns();
-    Hypothesis hypothesis{.cause = Cause::kHostDrop, .location = {.culprit = host, .flow = dropper.flow}};
+    Hypothesis hypothesis{.cause = Cause::kHostDrop, .location = {.flow = dropper.flow}};
+    blame_end(context, dropper.host, hypothesis.location);
     hypothesis.coverage = share_of(covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     for (const auto& [reason, packets] : dropper.packets) {
       hypothesis.counters.at(Counted::kDropped, reason) = {packets, packets, {}};
       hypothesis.why += fmt::format("{}{} dropped {} ({})", hypothesis.why.empty() ? "" : ", ",
-                                    short_name(context.cluster, host), count_of(packets, "packet"), reason);
+                                    short_name(context.cluster, dropper.host), count_of(packets, "packet"), reason);
     }
-    hypothesis.counters.at(Counted::kIncoming).count = incoming ? 1 : 0;
+    hypothesis.counters.at(Counted::kIncoming).count = key.second ? 1 : 0;
     hypothesis.flows = std::move(dropper.flows);
     out.push_back(std::move(hypothesis));
   }
@@ -77,17 +81,18 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const DropReason& known = drop_reason(reason);
   const bool incoming = group.counters.sum(Counted::kIncoming).count > 0;
   const IntervalSet times = time_of(group);
+  const FaultLocation& location = group.location;
+  const std::optional<NodeId> host = location.node ? location.node : node_of(context, location.culprit);
   int64_t dropped = 0;  // overlapping stalls count each once
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
     for (const LinkDrop& drop : link_drops(context, i, times)) {
-      const bool ours = drop.host == group.location.culprit && drop.incoming == incoming;
+      const bool ours = node_of(context, drop.host) == host && drop.incoming == incoming;
       dropped += ours && !drop_reason(drop.sum.reason).rule ? drop.sum.packets : 0;
     }
   }
   const int64_t repeated = loss_totals(context, group).retransmits;
-  finding.summary = fmt::format("The host of {} drops packets on their way {}, {}: {}.",
-                                context.cluster.describe(group.location.culprit), incoming ? "in" : "out", known.what,
-                                cost_text(group));
+  finding.summary = fmt::format("The host {}{} drops packets on their way {}, {}: {}.", location.node ? "" : "of ",
+                                end_text(context, location), incoming ? "in" : "out", known.what, cost_text(group));
   finding.link = link_endpoints(context, link_of(context.flows, group.location.flow));
   finding.evidence.push_back(
       {"packet_drop",

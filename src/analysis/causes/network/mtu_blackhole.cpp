@@ -7,6 +7,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
@@ -25,7 +26,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   if (links.empty()) {
     return;
   }
-  Hypothesis hypothesis = hypothesis_of(stall, Cause::kMtuBlackhole, links);
+  Hypothesis hypothesis = hypothesis_of(context, stall, Cause::kMtuBlackhole, links);
   const bool passed_since =
       std::any_of(links.begin(), links.end(), [](const SilentLink& link) { return !link.passed_before; });
   hypothesis.coverage *= passed_since ? 1 : kPassedBeforeCertainty;
@@ -36,9 +37,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter repeated = repeated_in_vain(context, group);
   const bool only_before = group.counters.sum(SilenceCounted::kOnlySmallBefore).count > 0;
-  const std::string where = group.location.culprit == kNoMember
-                                ? link_text(context, group.location)
-                                : fmt::format("from or to {}", context.cluster.describe(group.location.culprit));
+  const std::string where = group.location.at_one_end() ? "from or to " + end_text(context, group.location)
+                                                        : link_text(context, group.location);
   finding.summary = fmt::format("Large packets do not get through {} while small ones {}: {}.", where,
                                 only_before ? "did before" : "do", cost_text(group));
   finding.link = link_endpoints(context, group.location);
@@ -67,6 +67,7 @@ extern const CauseRule kMtuBlackholeRule{
     .gate = kPartitionGate,
     .needs = "no connection between its ranks repeated large segments only while small ones passed",
     .judge = judge,
+    .refine = join_by_end,
     .describe = describe,
     .hints = {.packets = true}};
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
@@ -70,9 +72,82 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
 }
 
+/// Of the packets that a host's own rules (a firewall) dropped at one end of a link: how many bytes of the group's, and
+/// whose packets.
+struct RuleDrops {
+  uint64_t group_bytes = 0;
+  std::set<MemberIndex> near;  // ranks of the host
+  std::set<NodeId> far;        // nodes that sent, or were sent, the packets
+};
+
+RuleDrops rule_drops(const AnalysisContext& context, const CauseGroup& group, NodeId host, bool incoming) {
+  RuleDrops drops;
+  const IntervalSet times = time_of(group);
+  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+    const Flow& flow = context.flows.flow(i);
+    const MemberIndex near = incoming ? flow.peer : flow.owner;
+    const std::optional<NodeId> far = node_of(context, incoming ? flow.owner : flow.peer);
+    if (node_of(context, near) != host || !far || far == host) {
+      continue;
+    }
+    for (const LinkDrop& drop : link_drops(context, i, times)) {
+      if (drop.incoming == incoming && node_of(context, drop.host) == host && drop_reason(drop.sum.reason).rule) {
+        drops.near.insert(near);
+        drops.far.insert(*far);
+        drops.group_bytes += group.flows.contains(i) ? drop.sum.bytes : 0;
+      }
+    }
+  }
+  return drops;
+}
+
+/// True if the ranks of the job are on two nodes.
+bool has_two_nodes(const AnalysisContext& context) {
+  std::set<NodeId> nodes;
+  for (const Member& member : context.cluster.members()) {
+    if (member.rank && context.concerns(member)) {
+      nodes.insert(member.node_id);
+    }
+  }
+  return nodes.size() == 2;
+}
+
+/// A host whose own rules drop what several other nodes send it, or what it sends to them, is to blame, however many of
+/// its links show the loss: lost acknowledgements need not cost anything. With one other node, what several of its own
+/// ranks exchange with that.
+void blame_dropping_host(const AnalysisContext& context, CauseGroup& group) {
+  int64_t repeated = 0;
+  const IntervalSet times = time_of(group);
+  for (const FlowIndex flow : group.flows) {
+    for (const Interval& time : times.intervals()) {
+      repeated += repeated_bytes(context, flow, time);
+    }
+  }
+  for (const MemberIndex end : {group.location.dst, group.location.src}) {
+    const std::optional<NodeId> host = node_of(context, end);
+    if (!host || group.location.at_one_end()) {
+      continue;
+    }
+    const RuleDrops drops = rule_drops(context, group, *host, end == group.location.dst);
+    const bool several = static_cast<int>(drops.far.size()) >= kLinksForCulprit;
+    if (share_of(static_cast<int64_t>(drops.group_bytes), repeated) >= kDroppedShare &&
+        (several || (drops.near.size() > 1 && has_two_nodes(context)))) {
+      blame_end(context, end, group.location);
+    }
+  }
+}
+
+void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  join_by_location(context, groups);
+  for (CauseGroup& group : groups) {
+    blame_dropping_host(context, group);
+  }
+}
+
 /// The member through which a lesser loss is the echo of a greater one, or kNoMember. A node that loses incoming
 /// packets also loses the acknowledgements of what it sends, so that its outgoing link seems to lose a little; for
-/// outgoing packets the reverse holds.
+/// outgoing packets the reverse holds. Links between the same two nodes distinguish them only if one is known to be at
+/// fault.
 MemberIndex echo_at(const AnalysisContext& context, const CauseGroup& greater, const CauseGroup& lesser) {
   if (static_cast<double>(lesser.lost.total_ns()) > kEchoShare * static_cast<double>(greater.lost.total_ns())) {
     return kNoMember;
@@ -80,10 +155,13 @@ MemberIndex echo_at(const AnalysisContext& context, const CauseGroup& greater, c
   const FaultLocation& great = greater.location;
   const FaultLocation& less = lesser.location;
   const auto same = [&](MemberIndex a, MemberIndex b) { return on_one_node(context, a, b); };
-  if (same(less.src, great.dst) && !same(less.dst, great.src)) {
+  const auto blamed = [&](MemberIndex end) {
+    return great.culprit == end || (great.node && great.node == node_of(context, end));
+  };
+  if (same(less.src, great.dst) && (blamed(great.dst) || !same(less.dst, great.src))) {
     return great.dst;
   }
-  return same(less.dst, great.src) && !same(less.src, great.dst) ? great.src : kNoMember;
+  return same(less.dst, great.src) && (blamed(great.src) || !same(less.src, great.dst)) ? great.src : kNoMember;
 }
 
 /// An echo is part of the greater loss; if it is large enough, it proves that the node is at fault, not the link.
@@ -161,7 +239,7 @@ extern const CauseRule kPacketLossRule{
     .gate = kPacketLossGate,
     .needs = "no connection between its ranks recovered from loss or repeated segments in that time",
     .judge = judge,
-    .refine = join_by_location,
+    .refine = refine,
     .describe = describe,
     .subsumed_by = subsumed_by,
     .hints = {.packets = true}};

@@ -7,6 +7,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
+#include "analysis/causes/network/common_location.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
@@ -27,16 +28,16 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const bool undecided = std::all_of(links.begin(), links.end(), [](const SilentLink& link) {
     return link.witness || link.small == SmallSegments::kNone;
   });
-  Hypothesis hypothesis = hypothesis_of(stall, undecided ? Cause::kUnknown : Cause::kPartition, links);
+  Hypothesis hypothesis = hypothesis_of(context, stall, undecided ? Cause::kUnknown : Cause::kPartition, links);
   hypothesis.applies = hypothesis.coverage >= kCoverage;
   out.push_back(std::move(hypothesis));
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter repeated = repeated_in_vain(context, group);
-  const bool node = group.location.culprit != kNoMember;
-  const std::string where = node ? fmt::format("from or to {}", context.cluster.describe(group.location.culprit))
-                                 : link_text(context, group.location);
+  const bool node = group.location.at_one_end();
+  const std::string where =
+      node ? "from or to " + end_text(context, group.location) : link_text(context, group.location);
   finding.summary = fmt::format("Nothing gets through {}: {}.", where, cost_text(group));
   finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
@@ -61,6 +62,7 @@ extern const CauseRule kPartitionRule{
     .gate = kPartitionGate,
     .needs = "no connection between its ranks had data in flight that were not acknowledged",
     .judge = judge,
+    .refine = join_by_end,
     .describe = describe,
     .hints = {.packets = true}};
 

@@ -7,6 +7,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/thresholds/stalls.h"
+#include "base/numbers/median.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -19,6 +20,25 @@ std::string single_node_text(const Stall& longest, const std::string& length) {
   }
   return fmt::format("data of a rank that was not recorded {} {} for this rank, which was in no collective",
                      longest.hung() ? "have waited" : "waited up to", length);
+}
+
+const Stall& longest_of(const CauseGroup& group) {
+  return **std::ranges::max_element(group.stalls, {}, &Stall::lost_ns);
+}
+
+/// Of a stall that was judged by another run: what it was compared with, and what was.
+int64_t usual_of(const Stall& stall) { return stall.step ? stall.step->usual_ns : stall.usual_ns.value_or(0); }
+int64_t took_of(const Stall& stall) { return stall.step ? stall.step->took_ns : stall.window.length(); }
+
+/// "took 18.5 ms, up to 25 ms; that is 4.0 times the usual 4.62 ms of the run given by --like"
+std::string compared_text(const TimesByReference& times) {
+  const std::string factor = times.usual_ns < kNsPerUs
+                                 ? "less than 1 us is usual in"
+                                 : fmt::format("that is {:.1f} times the usual {} of",
+                                               static_cast<double>(times.took_ns) / static_cast<double>(times.usual_ns),
+                                               format_duration(times.usual_ns));
+  return fmt::format("{}, up to {}; {} the run given by --like", format_duration(times.took_ns),
+                     format_duration(times.longest_ns), factor);
 }
 
 }  // namespace
@@ -43,8 +63,25 @@ std::string cost_text(const CauseGroup& group) {
   if (group.hung) {
     return fmt::format("the job has hung for {}", format_duration(group.longest_ns));
   }
-  return fmt::format("the job lost {} in {}", format_duration(group.lost.total_ns()),
-                     count_of(group.instances, "collective"));
+  return fmt::format("the job lost {} in {}{}", format_duration(group.lost.total_ns()),
+                     count_of(group.instances, "collective"),
+                     longest_of(group).by_reference ? " against the run given by --like" : "");
+}
+
+std::optional<TimesByReference> times_by_reference(const CauseGroup& group) {
+  const Stall& longest = longest_of(group);
+  if (!longest.by_reference) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> took;
+  for (const Stall* stall : group.stalls) {
+    if (stall->by_reference && stall->step.has_value() == longest.step.has_value() &&
+        usual_of(*stall) == usual_of(longest)) {
+      took.push_back(took_of(*stall));
+    }
+  }
+  const int64_t most_ns = std::ranges::max(took);
+  return TimesByReference{usual_of(longest), lower_median(std::move(took)), most_ns};
 }
 
 bool ended_job(const CauseGroup& group) {
@@ -58,8 +95,7 @@ std::string more_text(const CauseGroup& group) {
 }
 
 Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group) {
-  const Stall* longest = *std::max_element(group.stalls.begin(), group.stalls.end(),
-                                           [](const Stall* a, const Stall* b) { return a->lost_ns < b->lost_ns; });
+  const Stall* longest = &longest_of(group);
   const std::string_view op = display_name(context.timeline.signature(longest->signature).op);
   const std::string length = format_duration(longest->window.length());
   const std::string_view more = longest->hung() ? " and did not end" : "";
@@ -74,6 +110,16 @@ Evidence stall_evidence(const AnalysisContext& context, const CauseGroup& group)
     evidence.text = end != nullptr && end->others_waited
                         ? "other ranks were inside collectives that this rank had come out of"
                         : "no rank was inside a collective at that time";
+    return evidence;
+  }
+  const std::optional<TimesByReference> compared = times_by_reference(group);
+  if (compared && longest->step) {
+    evidence.text = fmt::format("one synchronisation ends {}: from the one before, it took {}",
+                                count_of(longest->step->calls, fmt::format("{} call", op)), compared_text(*compared));
+    return evidence;
+  }
+  if (compared && longest->part() == StallPart::kTransfer && !longest->hung()) {
+    evidence.text = fmt::format("{} transfers took {}", op, compared_text(*compared));
     return evidence;
   }
   if (longest->step) {

@@ -211,14 +211,17 @@ VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
   return pair->known ? VerdictReason::kPairUsual : VerdictReason::kNoBaseline;
 }
 
-/// How much later than usual the last rank of a step was. All of it where what is usual is not known.
+/// How much later than usual the last rank of a step was. All of it where what is usual is not known. In a step that
+/// another run shows to be slow, that rank may be why all of them are: what is usual is then what it was there.
 int64_t later_than_usual_ns(SearchState& search, const Instance& instance) {
   const uint32_t sequence = instance.seen.back().sequence;
   const auto [known, is_new] = search.usual_lateness_ns.try_emplace(sequence);
   if (is_new) {
     known->second = search.usual_lateness.of(search.timeline, search.clocks, instance.group, sequence);
   }
-  return instance.late_ns() - known->second.value_or(0);
+  const int64_t usual_ns = known->second.value_or(0);
+  const std::optional<int64_t> right_ns = search.baselines.reference_lateness_ns(search.timeline, instance);
+  return instance.late_ns() - std::min(usual_ns, right_ns.value_or(usual_ns));
 }
 
 /// Moves the stall to where the last rank lost the time: before its first call in the step, if it was as late there.
@@ -294,6 +297,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
   if (step) {  // the CPUs may have been ahead of their devices: it cost no more than the step took longer
     stall.window.from_ns = std::max(stall.window.from_ns, stall.window.to_ns - std::min(step->lost_ns, unusual_ns));
     stall.step = BatchLoss{.calls = step->step.calls, .took_ns = step->step.period_ns, .usual_ns = step->usual_ns};
+    stall.by_reference = step->by_reference;
   }
   stall.lost_ns = stall.window.length();
   if (instance.by_device && !on_device) {  // the same time, where its CPU lost it

@@ -29,6 +29,7 @@ Stall as_if_stalled(const SearchState& search, const Instance& instance, const V
   } else {
     const Baseline& baseline = search.baselines.transfer(search.timeline, instance);
     stall.usual_ns = baseline.known ? std::optional(baseline.usual_ns) : std::nullopt;
+    stall.by_reference = baseline.by_reference;
     stall.lost_ns -= stall.lost_ns > baseline.usual_ns ? baseline.usual_ns : 0;
     stall.kind = SlowTransfer{};
     stall.suspects = stall.members;
@@ -44,7 +45,7 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       cluster(of_cluster),
       ends(of_ends),
       options(with),
-      baselines(Baselines::learn(of_timeline, with.watched)),
+      baselines(Baselines::learn(of_timeline, of_cluster, with.watched, with.reference)),
       graph(of_timeline, of_cluster, of_ends),
       mismatches(of_timeline, of_cluster, graph),
       group_waited(of_timeline.groups().size()),
@@ -53,6 +54,7 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
   for (const Member& member : of_cluster.members()) {
     clocks.push_back(of_cluster.clock().known(member.node_id));
   }
+  result.reference_use = baselines.reference_use();
   Instance instance;
   if (options.watched && read_instance(timeline, options.watched->group, options.watched->number, instance)) {
     const Baseline& baseline = baselines.transfer(timeline, instance);

@@ -99,6 +99,7 @@ VerdictReason bound_by_step(const SearchState& search, const Instance& instance,
   }
   stall.window.from_ns = std::min(stall.window.from_ns, loss->step.begin_ns);
   stall.step = BatchLoss{loss->step.calls, loss->step.period_ns, loss->usual_ns};
+  stall.by_reference = loss->by_reference;
   return VerdictReason::kTooLong;
 }
 
@@ -155,6 +156,7 @@ Stall begin_transfer(const SearchState& search, const Instance& instance, const 
   }
   const int64_t own_ns = stall.window.length() - waited_in(search, stall, stall.window).total_ns();
   stall.usual_ns = baseline.known ? std::optional(baseline.usual_ns) : std::nullopt;
+  stall.by_reference = baseline.by_reference;
   stall.lost_ns = own_ns - baseline.usual_ns;
   stall.suspects = stall.members;
   return stall;

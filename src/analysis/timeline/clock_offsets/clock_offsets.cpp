@@ -31,16 +31,16 @@ void add(HostEdge& edge, const CallSequence& sequence, int64_t number, const Cal
   edge.first_end_ns = std::min(edge.first_end_ns, call.end_ns());
 }
 
-/// From the first call to the last.
-TimeRange span_of(const std::vector<CallSequence>& sequences) {
+/// From the first call of a host's ranks to the last. Clocks of others may be seconds off.
+TimeRange span_of(const std::vector<CallSequence>& sequences, const Cluster& cluster, size_t host) {
   TimeRange span{kForever, 0};
   for (const CallSequence& sequence : sequences) {
-    if (!sequence.calls.empty()) {
+    if (!sequence.calls.empty() && cluster.clock().host(cluster.member(sequence.member).node_id) == host) {
       span.from_ns = std::min(span.from_ns, sequence.calls.front().arrival_ns);
       span.to_ns = std::max(span.to_ns, sequence.calls.back().arrival_ns + 1);
     }
   }
-  return span.from_ns < span.to_ns ? span : TimeRange{};
+  return span.from_ns < span.to_ns ? span : TimeRange{0, 0};
 }
 
 /// Adds one communicator's sequences, instance by instance.
@@ -192,7 +192,8 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   if (!reference && whole != transfers.end()) {
     reference = whole->at.host;
   }
-  OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0), span_of(sequences));
+  OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0),
+                      span_of(sequences, cluster, reference.value_or(0)));
   for (size_t host = 0; host < has_calls.size(); ++host) {
     if (has_calls[host]) {
       bounds.add_host(host);

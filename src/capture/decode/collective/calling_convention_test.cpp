@@ -50,6 +50,11 @@ std::vector<std::string_view> begin(std::vector<std::string_view> parameters) {
 const std::vector<std::string_view> kRecordLike{"event", "stream"};
 const std::vector<std::string_view> kRecordWithFlags{"event", "stream", "flags"};
 const std::vector<std::string_view> kWaitLike{"stream", "event", "flags"};
+const std::vector<std::string_view> kBeginCaptureLike{"stream", "mode"};
+const std::vector<std::string_view> kBeginCaptureToGraphLike{"stream", "graph",  "dependencies",
+                                                             "edges",  "number", "mode"};
+const std::vector<std::string_view> kEndCaptureLike{"stream", "graph"};
+const std::vector<std::string_view> kGraphLaunchLike{"executable", "stream"};
 
 /// From nccl.h 2.30 (rccl.h for ncclAllToAll), mpi.h 3.1, cuda_runtime_api.h, cuda.h and hip_runtime_api.h.
 const std::vector<Prototype> kPrototypes{
@@ -140,6 +145,14 @@ const std::vector<Prototype> kPrototypes{
     {"cudaEventRecordWithFlags_ptsz", kRecordWithFlags},
     {"cudaStreamWaitEvent", kWaitLike},
     {"cudaStreamWaitEvent_ptsz", kWaitLike},
+    {"cudaStreamBeginCapture", kBeginCaptureLike},
+    {"cudaStreamBeginCapture_ptsz", kBeginCaptureLike},
+    {"cudaStreamBeginCaptureToGraph", kBeginCaptureToGraphLike},
+    {"cudaStreamBeginCaptureToGraph_ptsz", kBeginCaptureToGraphLike},
+    {"cudaStreamEndCapture", kEndCaptureLike},
+    {"cudaStreamEndCapture_ptsz", kEndCaptureLike},
+    {"cudaGraphLaunch", kGraphLaunchLike},
+    {"cudaGraphLaunch_ptsz", kGraphLaunchLike},
     {"cuStreamSynchronize", {"stream"}},
     {"cuStreamSynchronize_ptsz", {"stream"}},
     {"cuCtxSynchronize", {}},
@@ -148,11 +161,22 @@ const std::vector<Prototype> kPrototypes{
     {"cuEventRecord_ptsz", kRecordLike},
     {"cuStreamWaitEvent", kWaitLike},
     {"cuStreamWaitEvent_ptsz", kWaitLike},
+    {"cuStreamBeginCapture_v2", kBeginCaptureLike},
+    {"cuStreamBeginCapture_v2_ptsz", kBeginCaptureLike},
+    {"cuStreamBeginCaptureToGraph", kBeginCaptureToGraphLike},
+    {"cuStreamBeginCaptureToGraph_ptsz", kBeginCaptureToGraphLike},
+    {"cuStreamEndCapture", kEndCaptureLike},
+    {"cuStreamEndCapture_ptsz", kEndCaptureLike},
+    {"cuGraphLaunch", kGraphLaunchLike},
+    {"cuGraphLaunch_ptsz", kGraphLaunchLike},
     {"hipStreamSynchronize", {"stream"}},
     {"hipDeviceSynchronize", {}},
     {"hipEventSynchronize", {"event"}},
     {"hipEventRecord", kRecordLike},
     {"hipStreamWaitEvent", kWaitLike},
+    {"hipStreamBeginCapture", kBeginCaptureLike},
+    {"hipStreamEndCapture", kEndCaptureLike},
+    {"hipGraphLaunch", kGraphLaunchLike},
 };
 
 constexpr uint64_t kFirstValue = 0x1000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // When an asynchronous call completed: at the synchronisation that followed it, at the wait for its request, or at the
-// last byte on the rank's sockets.
+// last byte on the rank's sockets. One that was captured into a CUDA graph did not run.
 #include <algorithm>
 
 #include "base/clock.h"
@@ -29,6 +29,27 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
     process.standing.ended_ns = std::max(process.standing.ended_ns, utc(end_ns));
   }
   sink_.accept(std::move(row));
+}
+
+void CollectiveTracker::launched(ProcessState& process, OpenCall& call, uint64_t at_ns, uint64_t request) {
+  if (call.row.completion != Completion::kCaptured) {
+    process.open.launch(call, static_cast<int64_t>(at_ns), request);
+    return;
+  }
+  ++process.graphs.captured;
+  process.graphs_delivered = false;
+  process.standing.ended_ns = std::max(process.standing.ended_ns, utc(at_ns));
+  sink_.accept(take_open(process, call.row.event_id).row);
+}
+
+void CollectiveTracker::note_graph_launches(ProcessState& process, const st_sync& record) {
+  if (process.captures.of(record.stream) != CapturedStreams::kNone) {
+    return;  // it becomes a part of another graph
+  }
+  process.graphs.launches += static_cast<int64_t>(record.event);
+  process.graphs.first_launch_ns = process.graphs.first_launch_ns.value_or(utc(record.entry_ns));
+  process.graphs.last_launch_ns = utc(record.entry_ns);
+  process.graphs_delivered = false;
 }
 
 void CollectiveTracker::forget_event(ProcessState& process, uint64_t gpu_event) {
@@ -70,16 +91,30 @@ std::vector<EventId> CollectiveTracker::launched_on_any_stream(const ProcessStat
 }
 
 void CollectiveTracker::on_sync(const st_sync& record) {
+  if (record.kind == ST_CALL_END_CAPTURE) {  // it ends also where it failed
+    state_of(record.header).captures.end(record.stream);
+    return;
+  }
   if (record.return_code != 0) {
     return;
   }
   ProcessState& process = state_of(record.header);
   switch (record.kind) {
+    case ST_CALL_BEGIN_CAPTURE:
+      process.captures.begin(record.stream);
+      break;
+    case ST_CALL_GRAPH_LAUNCH:
+      note_graph_launches(process, record);
+      break;
     case ST_CALL_EVENT_RECORD:
-      note_event(process, record.event, {record.stream, record.entry_ns});
+      note_event(process, record.event, {record.stream, record.entry_ns, process.captures.of(record.stream)});
       break;
     case ST_CALL_STREAM_WAIT_EVENT:
       if (const auto found = process.events.find(record.event); found != process.events.end()) {
+        if (process.captures.is_open(found->second.capture)) {
+          process.captures.join(record.stream, found->second.capture);
+          break;
+        }
         for (const EventId event : launched_before(process, found->second)) {
           OpenCall& live = *process.open.find(event);
           if (live.streams.size() < kMostStreams) {
@@ -103,6 +138,7 @@ void CollectiveTracker::on_sync(const st_sync& record) {
       }
       break;
     case ST_CALL_SYNC_STREAM:
+      process.captures.end(record.stream);  // the runtime refuses to wait for a stream that is being captured
       complete(process, launched_before(process, {record.stream, record.entry_ns}), record);
       break;
     case ST_CALL_SYNC_DEVICE:

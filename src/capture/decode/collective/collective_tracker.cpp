@@ -176,6 +176,7 @@ void CollectiveTracker::note_entry(ProcessState& process, const Collective& row)
     standing.usual_gap_ns += (row.timestamp_ns - standing.entered_ns - standing.usual_gap_ns) / kSmoothing;
   }
   standing.pid = row.pid;
+  standing.tid = row.tid;
   standing.entered_ns = std::max(standing.entered_ns, row.timestamp_ns);
   standing.waits_by_design = is_point_to_point(row.op);
   standing.communicator = row.seq ? row.comm_id_hash : 0;
@@ -220,6 +221,9 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
       end_set_up(process, record.comm, Completion::kNetwork, record.last_net_ns);
       if (!describe_data(process, record, live.row)) {
         return;
+      }
+      if (spec.stream != 0 && process.captures.of(record.stream) != CapturedStreams::kNone) {
+        live.row.completion = Completion::kCaptured;  // it ends with its launch
       }
       if (record.flags & ST_CALL_IN_GROUP) {
         note_member(process, record.header.tid, live.row.event_id);
@@ -286,7 +290,7 @@ void CollectiveTracker::give_up_lost_return(ProcessState& process, const st_head
   }
   if (moves_data(found->row.op)) {
     if (found->row.group_id == 0) {
-      process.open.launch(*found, static_cast<int64_t>(header.time_ns));
+      launched(process, *found, header.time_ns);
     }
     return;
   }
@@ -370,7 +374,7 @@ void CollectiveTracker::on_return(const st_call_return& record) {
       if (!accepted(record) || spec.blocking) {
         finish(process, live.row.event_id, Completion::kCall, record.header.time_ns);
       } else if (!(record.flags & ST_CALL_IN_GROUP)) {
-        process.open.launch(live, static_cast<int64_t>(record.header.time_ns), spec.request ? record.value : 0);
+        launched(process, live, record.header.time_ns, spec.request ? record.value : 0);
       }
       break;
     case ST_CALL_GROUP_END:
@@ -420,8 +424,8 @@ void CollectiveTracker::end_group(ProcessState& process, const st_call_return& r
     member.row.timestamp_ns = utc(record.entry_ns);
     member.row.launch_ns = launch_ns;
     if (accepted(record)) {
-      process.open.launch(member, static_cast<int64_t>(record.header.time_ns));
       member.delivered = false;
+      launched(process, member, record.header.time_ns);
     } else {
       member.row.return_code = record.return_code;
       finish(process, event, Completion::kCall, record.header.time_ns);
@@ -432,6 +436,7 @@ void CollectiveTracker::end_group(ProcessState& process, const st_call_return& r
 void CollectiveTracker::on_exit(int32_t pid) {
   if (const auto process = states_.find(pid); process != states_.end()) {
     deliver_open(process->second);
+    deliver_graphs(process->second);
     states_.erase(process);
   }
 }
@@ -445,9 +450,23 @@ void CollectiveTracker::deliver_open(ProcessState& process) {
   });
 }
 
+/// A process whose row is not known yet gets its own later.
+void CollectiveTracker::deliver_graphs(ProcessState& process) {
+  const Process* known = process.graphs_delivered ? nullptr : processes_.find(process.pid);
+  if (known == nullptr) {
+    return;
+  }
+  process.graphs_delivered = true;
+  process.graphs.node_id = ids_.node();
+  process.graphs.pid = process.pid;
+  process.graphs.start_ns = known->start_ns;
+  sink_.accept(process.graphs);
+}
+
 void CollectiveTracker::deliver_open() {
   for (auto& [pid, process] : states_) {
     deliver_open(process);
+    deliver_graphs(process);
   }
 }
 

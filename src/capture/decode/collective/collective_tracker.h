@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Records of calls → rows of `collective` and `communicator`. Pairs entries with returns, gives group members their
-// group's launch, follows streams and events to find when an asynchronous call completed (collective_ends.cpp), tracks
-// the communicators (collective_communicators.cpp), and keeps calls that have not ended.
+// group's launch, follows streams and events to find when an asynchronous call completed (collective_ends.cpp) or into
+// which CUDA graphs it was captured (captured_streams), tracks the communicators (collective_communicators.cpp), and
+// keeps calls that have not ended. Graphs that are launched are counted: what they run is not seen.
 //
 // Pure: no kernel, no clock; the same records give the same rows. One thread.
 #pragma once
@@ -15,6 +16,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "capture/decode/collective/captured_streams.h"
 #include "capture/decode/collective/open_calls.h"
 #include "capture/python/call_standing.h"
 #include "capture/user_shares.h"
@@ -52,8 +54,8 @@ class CollectiveTracker {
   /// RCCL exports NCCL's names, so the file decides which of the two a process uses.
   void set_library(int32_t pid, Library library);
 
-  /// Delivers calls in flight that have changed since their last delivery, as open. Called before each flush, so that a
-  /// call that never returns is in the recording.
+  /// Delivers calls in flight that have changed since their last delivery, as open, and what is new of graphs. Called
+  /// before each flush, so that a call that never returns is in the recording.
   void deliver_open();
 
   /// One entry for each process that has made a call that moves data.
@@ -83,6 +85,7 @@ class CollectiveTracker {
   struct StreamPoint {
     uint64_t stream = 0;
     uint64_t time_ns = 0;
+    CapturedStreams::Id capture = CapturedStreams::kNone;  // the capture that it is a part of
   };
   struct ProcessState {
     Library library = Library::kNccl;
@@ -101,6 +104,9 @@ class CollectiveTracker {
     std::deque<EventId> connecting;  // set-ups whose end is known from another call
     EventId newest = 0;              // newest call that moves data; 0: none yet
     CallStanding standing;
+    CapturedStreams captures;
+    GraphUse graphs;  // its process is named when it is delivered
+    bool graphs_delivered = true;
   };
 
   [[nodiscard]] int64_t utc(uint64_t monotonic_ns) const { return static_cast<int64_t>(monotonic_ns) + utc_offset_ns_; }
@@ -122,6 +128,10 @@ class CollectiveTracker {
   bool add_open(ProcessState& process, OpenCall call);
   OpenCall take_open(ProcessState& process, EventId event);
   void deliver_open(ProcessState& process);
+  void deliver_graphs(ProcessState& process);
+  void note_graph_launches(ProcessState& process, const st_sync& record);
+  /// The call has returned, and its group: it runs, or is captured.
+  void launched(ProcessState& process, OpenCall& call, uint64_t at_ns, uint64_t request = 0);
   /// Stops waiting for the end of the oldest launched call when too many wait: it stays open in the recording.
   void leave_open(ProcessState& process, uint64_t comm);
   void give_up_oldest(ProcessState& process);

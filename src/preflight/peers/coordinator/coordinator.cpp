@@ -29,9 +29,9 @@ Coordinator::~Coordinator() = default;
 Result<Coordinator> Coordinator::open(const Launch& launch) {
   raise_open_files(static_cast<size_t>(launch.world_size) + kMoreConnections + kOtherDescriptors);
   auto state = std::make_unique<State>(launch);
-  ST_ASSIGN(const Endpoint anywhere, Endpoint::of("", launch.port));
+  ST_ASSIGN(const Endpoint anywhere, Endpoint::of(launch.listen_at, launch.port));
   auto listener = listen_on(anywhere, /*small_segments=*/true);
-  if (!listener) {  // a kernel without IPv6
+  if (!listener && launch.listen_at.empty()) {  // a kernel without IPv6
     ST_ASSIGN(const Endpoint anywhere_v4, Endpoint::of("0.0.0.0", launch.port));
     listener = listen_on(anywhere_v4, /*small_segments=*/true);
   }

@@ -19,10 +19,14 @@ constexpr int64_t kHelloNs = 10 * kNsPerSecond;  // from a connection to its int
 constexpr int64_t kAcceptAgainNs = 100 * kNsPerMs;
 constexpr size_t kMostNamed = 8;
 
-std::string list_of(const std::vector<int32_t>& ranks) {
+std::string list_of(const std::vector<int32_t>& ranks, const std::vector<std::string>& names) {
   const size_t shown = std::min(ranks.size(), kMostNamed);
-  const std::string text =
-      fmt::format("{}", fmt::join(ranks.begin(), ranks.begin() + static_cast<ptrdiff_t>(shown), ", "));
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < shown; ++i) {
+    const auto rank = static_cast<size_t>(ranks[i]);
+    texts.push_back(rank < names.size() ? names[rank] : std::to_string(rank));
+  }
+  const std::string text = fmt::format("{}", fmt::join(texts, ", "));
   return ranks.size() > shown ? fmt::format("{} and {} more", text, ranks.size() - shown) : text;
 }
 
@@ -48,6 +52,9 @@ void Ranks::admit(LineChannel channel, const Result<std::optional<Json>>& messag
   auto hello = hello_from_json(**message);
   if (!hello) {
     return refuse(hello.error().what);
+  }
+  if (!launch.secret.empty() && !is_admitted(*hello, launch.secret)) {
+    return refuse("it does not know the secret of these tests");
   }
   // Of another launch that has the same port; nothing is wrong with this one.
   if (hello->job != launch.job) {
@@ -77,6 +84,9 @@ void Ranks::admit(LineChannel channel, const Result<std::optional<Json>>& messag
             .detail = fmt::format("came twice, from {} and {}", twice->hello.node.name, hello->node.name),
             .remedy = "give each process a rank of its own (RANK, --node-rank)"});
     return refuse(fmt::format("rank {} has come already, from {}", hello->rank, twice->hello.node.name));
+  }
+  if (!launch.secret.empty()) {
+    (void)channel.send(welcome(launch.secret));  // where it fails, the first order does too
   }
   sessions.push_back({.channel = std::move(channel), .hello = *std::move(hello), .joined_ns = now_ns});
 }
@@ -175,13 +185,15 @@ void Ranks::report_missing() {
   if (!missing.empty()) {
     results.launch_checks.push_back(
         {.check = "launch",
-         .subject = missing.size() == 1 ? "rank" : "ranks",
+         .subject = std::string(launch.rank_names.empty() ? "rank" : "node") + (missing.size() == 1 ? "" : "s"),
          .outcome = Outcome::kFailed,
-         .detail = fmt::format("{} did not come within {}{}", list_of(missing), format_duration(launch.wait_ns),
-                               accept_problem()),
+         .detail = fmt::format("{} did not come within {}{}", list_of(missing, launch.rank_names),
+                               format_duration(launch.wait_ns), accept_problem()),
          .remedy =
-             accept_error_ == EMFILE
-                 ? "raise rank 0's limit of open files (ulimit -n), one for each rank and some more"
+             accept_error_ == EMFILE ? "raise rank 0's limit of open files (ulimit -n), one for each rank and some more"
+             : !launch.rank_names.empty()
+                 ? fmt::format("can they reach {} port {}: routes, firewall? --port chooses another one", launch.master,
+                               launch.port)
                  : "look at their output: does the launcher start them, does MASTER_ADDR lead to rank 0's host, does a "
                    "firewall let the port pass?"});
   }

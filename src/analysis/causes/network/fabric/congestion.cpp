@@ -88,8 +88,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
       std::ranges::find_if(kSigns, [&](const Sign& sign) { return group.counters.sum(sign.counted).count > 0; });
   const std::string counter = group.counters.longest_detail(first->counted);
   if (group.location.at_one_end()) {
-    const std::string who = group.location.node ? context.cluster.node_name(*group.location.node)
-                                                : context.cluster.describe(group.location.culprit);
+    const std::string who = end_text(context, group.location);
     finding.summary = fmt::format("The network {} {} is congested, without errors or loss: {} ({}); {}.",
                                   first->direction, who, first->what, counter, cost_text(group));
     finding.remedy = fmt::format(

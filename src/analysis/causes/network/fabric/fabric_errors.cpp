@@ -58,8 +58,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const std::string who = group.location.node ? context.cluster.node_name(*group.location.node)
-                                              : context.cluster.describe(group.location.culprit);
+  const std::string who = end_text(context, group.location);
   finding.summary = fmt::format("A network port of {} counts errors while transfers stall ({}): {}.", who,
                                 group.counters.longest_detail(Counted::kErrors), cost_text(group));
   std::ranges::move(port_evidence(context, group, kErrorKinds), std::back_inserter(finding.evidence));

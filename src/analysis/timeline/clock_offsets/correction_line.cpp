@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analysis/timeline/clock_offsets/correction_line.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analysis/thresholds/clocks.h"
+
+namespace stalltrace::analysis {
+namespace {
+
+constexpr double kRateOfPpm = 1e-6;
+/// Of sums of doubles; times are whole nanoseconds.
+constexpr double kRoundingNs = 0.01;
+constexpr int kHalvings = 40;
+
+}  // namespace
+
+void CorrectionBounds::at_least(int64_t correction_ns, int64_t at_ns, bool last) {
+  if (correction_ns > low_ns || (last && correction_ns == low_ns)) {
+    low_ns = correction_ns;
+    low_at_ns = at_ns;
+  }
+}
+
+void CorrectionBounds::at_most(int64_t correction_ns, int64_t at_ns, bool last) {
+  if (correction_ns < high_ns || (last && correction_ns == high_ns)) {
+    high_ns = correction_ns;
+    high_at_ns = at_ns;
+  }
+}
+
+CorrectionFit::CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range)
+    : origin_ns_(range.from_ns + range.length() / 2), all_(always) {
+  for (const CorrectionBounds& one : bounds) {
+    all_.low_ns = std::max(all_.low_ns, one.low_ns);
+    all_.high_ns = std::min(all_.high_ns, one.high_ns);
+  }
+  base_ns_ = all_.low_ns + (all_.high_ns - all_.low_ns) / 2;
+  add_limits(bounds, always, range);
+  line_ = {.at_ns = origin_ns_, .correction_ns = base_ns_};
+  line_.fits = find_lines(static_cast<double>(kClockDriftPpm), 0) || find_lines(static_cast<double>(kMostDriftPpm), 0);
+  const double violation_ns = line_.fits ? 0 : find_least_violation();
+  const double from = since(range.from_ns);
+  const double to = since(range.length() > 0 ? range.to_ns - 1 : range.from_ns);
+  const Band first = band(from);
+  const Band last = band(to);
+  // How far a line is from what fits is convex over time: it is farthest at one of the ends.
+  const double constant_error = std::max({-first.low, first.high, -last.low, last.high});
+  const double line_error = std::max(first.high - first.low, last.high - last.low) / 2;
+  if (to > from && (all_.low_ns > all_.high_ns || line_error * kDriftGain < constant_error)) {
+    const double begin = (first.low + first.high) / 2;
+    line_.rate = ((last.low + last.high) / 2 - begin) / (to - from);
+    line_.correction_ns = base_ns_ + std::llround(begin - line_.rate * from);
+    line_.error_ns = std::llround(line_error);
+  } else {
+    line_.error_ns = std::llround(constant_error);
+  }
+  if (!line_.fits) {
+    line_.error_ns = std::llround(violation_ns + farthest_bound_ns(bounds));
+  }
+}
+
+/// The origin is as near as possible to all of them, so that rates are multiplied by small numbers.
+void CorrectionFit::add_limits(std::span<const CorrectionBounds> bounds, const CorrectionRange& always,
+                               TimeRange range) {
+  constexpr CorrectionRange kNone;
+  const auto at_least = [&](int64_t correction_ns, int64_t at_ns) {
+    if (correction_ns != kNone.low_ns) {
+      limits_.push_back({since(at_ns), static_cast<double>(correction_ns - base_ns_), -1});
+    }
+  };
+  const auto at_most = [&](int64_t correction_ns, int64_t at_ns) {
+    if (correction_ns != kNone.high_ns) {
+      limits_.push_back({since(at_ns), static_cast<double>(correction_ns - base_ns_), 1});
+    }
+  };
+  for (const CorrectionBounds& one : bounds) {
+    at_least(one.low_ns, one.low_at_ns);
+    at_most(one.high_ns, one.high_at_ns);
+  }
+  const int64_t last_ns = range.length() > 0 ? range.to_ns - 1 : range.from_ns;
+  for (const int64_t at_ns : {range.from_ns, last_ns}) {
+    at_least(always.low_ns, at_ns);
+    at_most(always.high_ns, at_ns);
+  }
+}
+
+/// Sets corners_; false if there is no such line.
+bool CorrectionFit::find_lines(double most_ppm, double slack_ns) {
+  const double most = most_ppm * kRateOfPpm;
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  for (const Limit& limit : limits_) {  // what each of them lets a line be at the origin, if it is as steep as may be
+    const double reach = std::abs(limit.since_ns) * most + slack_ns + kRoundingNs;
+    if (limit.sign < 0) {
+      low = std::max(low, limit.limit - reach);
+    } else {
+      high = std::min(high, limit.limit + reach);
+    }
+  }
+  corners_.clear();
+  if (low > high) {
+    return false;
+  }
+  corners_ = {{low, -most}, {high, -most}, {high, most}, {low, most}};
+  for (const Limit& limit : limits_) {
+    cut(limit, slack_ns);
+  }
+  return !corners_.empty();
+}
+
+/// Cuts off the part of the polygon that violates the limit.
+void CorrectionFit::cut(const Limit& limit, double slack_ns) {
+  const auto excess = [&](const Line& line) {
+    return limit.sign * (line.value + line.rate * limit.since_ns - limit.limit) - slack_ns;
+  };
+  std::vector<Line> kept;
+  for (size_t i = 0; i < corners_.size(); ++i) {
+    const Line& here = corners_[i];
+    const Line& next = corners_[(i + 1) % corners_.size()];
+    const double here_excess = excess(here);
+    const double next_excess = excess(next);
+    if (here_excess <= kRoundingNs) {
+      kept.push_back(here);
+    }
+    if ((here_excess <= kRoundingNs) != (next_excess <= kRoundingNs)) {
+      const double share = std::clamp(here_excess / (here_excess - next_excess), 0.0, 1.0);
+      kept.push_back({here.value + share * (next.value - here.value), here.rate + share * (next.rate - here.rate)});
+    }
+  }
+  corners_ = std::move(kept);
+}
+
+/// By how much the bounds have to be widened until a line fits. Leaves those that then do.
+double CorrectionFit::find_least_violation() {
+  const auto most_ppm = static_cast<double>(kMostDriftPpm);
+  double enough = std::max(static_cast<double>(all_.low_ns - all_.high_ns), 0.0) / 2 + 1;  // one for all times fits
+  double too_little = 0;
+  for (int i = 0; i < kHalvings && enough - too_little > 1; ++i) {
+    const double between = (enough + too_little) / 2;
+    (find_lines(most_ppm, between) ? enough : too_little) = between;
+  }
+  if (!find_lines(most_ppm, enough)) {
+    corners_ = {{0, 0}};
+  }
+  return enough;
+}
+
+CorrectionFit::Band CorrectionFit::band(double since_ns) const {
+  Band band{std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()};
+  for (const Line& line : corners_) {
+    const double value = line.value + line.rate * since_ns;
+    band.low = std::min(band.low, value);
+    band.high = std::max(band.high, value);
+  }
+  return band;
+}
+
+/// The clock did not go along a line: between two bounds of about the same time it was anywhere.
+double CorrectionFit::farthest_bound_ns(std::span<const CorrectionBounds> bounds) const {
+  double farthest = 0;
+  for (const CorrectionBounds& one : bounds) {
+    if (one.known()) {
+      farthest = std::max({farthest, std::abs(static_cast<double>(line_.at(one.low_at_ns) - one.low_ns)),
+                           std::abs(static_cast<double>(line_.at(one.high_at_ns) - one.high_ns))});
+    }
+  }
+  return farthest > 0 ? farthest : std::abs(static_cast<double>(all_.low_ns - all_.high_ns));
+}
+
+CorrectionRange CorrectionFit::at(int64_t time_ns) const {
+  if (!line_.fits) {
+    return {line_.at(time_ns) - line_.error_ns, line_.at(time_ns) + line_.error_ns};
+  }
+  const Band all = band(since(time_ns));
+  return {base_ns_ + std::llround(all.low), base_ns_ + std::llround(all.high)};
+}
+
+}  // namespace stalltrace::analysis

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is to be added to the times of a host, as a line over time: clocks drift. From bounds, each of which holds at
+// one time. Pure.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "model/time_range.h"
+
+namespace stalltrace::analysis {
+
+/// A correction is at least the one, and at most the other.
+struct CorrectionRange {
+  int64_t low_ns = std::numeric_limits<int64_t>::min();
+  int64_t high_ns = std::numeric_limits<int64_t>::max();
+  [[nodiscard]] bool known() const {
+    return low_ns != std::numeric_limits<int64_t>::min() && high_ns != std::numeric_limits<int64_t>::max();
+  }
+};
+
+/// The same where each of the two holds at a time of its own; these are near to each other.
+struct CorrectionBounds : CorrectionRange {
+  int64_t low_at_ns = 0;
+  int64_t high_at_ns = 0;
+
+  /// Narrows it; `last` decides which time counts if bounds are equal: the first or the last one.
+  void at_least(int64_t correction_ns, int64_t at_ns, bool last = false);
+  void at_most(int64_t correction_ns, int64_t at_ns, bool last = false);
+};
+
+struct CorrectionLine {
+  int64_t at_ns = 0;          // by the reference's clock, like all times here
+  int64_t correction_ns = 0;  // there
+  double rate = 0;            // it grows by this with each ns
+  int64_t error_ns = 0;       // it is off by no more than this anywhere in the range
+  bool fits = true;           // false: no line lies between all bounds
+
+  [[nodiscard]] int64_t at(int64_t time_ns) const {
+    return correction_ns + (rate == 0 ? 0 : static_cast<int64_t>(rate * static_cast<double>(time_ns - at_ns)));
+  }
+};
+
+/// All lines that lie between the bounds, and the one that is chosen of them.
+class CorrectionFit {
+ public:
+  /// `bounds` and `always`, which holds all through `range`: at least one low and one high bound. If one correction
+  /// fits all of them, the rate is 0 and the correction the middle of what fits, unless the error is smaller with a
+  /// rate by kDriftGain. The error covers all lines that fit, of up to kClockDriftPpm, or kMostDriftPpm if none of
+  /// those does. Where no line fits, it is the one that violates the bounds least, and the error reaches to all bounds.
+  CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
+
+  [[nodiscard]] const CorrectionLine& line() const { return line_; }
+  /// Between what the correction is at this time.
+  [[nodiscard]] CorrectionRange at(int64_t time_ns) const;
+
+ private:
+  /// A line: its value at origin_ns_, less base_ns_, and its rate.
+  struct Line {
+    double value = 0;
+    double rate = 0;
+  };
+  /// A line's value at origin_ns_ + since_ns is no more than limit (sign 1), or no less (sign -1).
+  struct Limit {
+    double since_ns = 0;
+    double limit = 0;
+    double sign = 1;
+  };
+  struct Band {
+    double low = 0;
+    double high = 0;
+  };
+
+  void add_limits(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
+  bool find_lines(double most_rate, double slack_ns);
+  void cut(const Limit& limit, double slack_ns);
+  double find_least_violation();
+  [[nodiscard]] Band band(double since_ns) const;
+  [[nodiscard]] double farthest_bound_ns(std::span<const CorrectionBounds> bounds) const;
+  [[nodiscard]] double since(int64_t time_ns) const { return static_cast<double>(time_ns - origin_ns_); }
+
+  int64_t origin_ns_ = 0;
+  int64_t base_ns_ = 0;  // what the doubles count from: they hold small numbers exactly
+  CorrectionRange all_;  // between what one correction for all times would be
+  std::vector<Limit> limits_;
+  std::vector<Line> corners_;  // of the polygon of all lines that fit: what is between them fits as well
+  CorrectionLine line_;
+};
+
+}  // namespace stalltrace::analysis

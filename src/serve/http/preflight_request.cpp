@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/http/preflight_request.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "serve/json/json.h"
+
+namespace stalltrace::serve {
+namespace {
+
+constexpr size_t kSecretDigits = 64;
+constexpr size_t kMostAddresses = 16;
+
+std::unexpected<Error> no_valid(std::string_view member) {
+  return fail("the request's body has no valid '" + std::string(member) + "'", "docs/serve.md has its form",
+              ErrorKind::kUsage);
+}
+
+bool is_address(const std::string& number) {
+  std::array<unsigned char, sizeof(in6_addr)> bytes{};
+  return ::inet_pton(AF_INET, number.c_str(), bytes.data()) == 1 ||
+         ::inet_pton(AF_INET6, number.c_str(), bytes.data()) == 1;
+}
+
+bool is_secret_text(const std::string& text) {
+  return text.size() == kSecretDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+}
+
+/// Reads the members one by one; the first that is not as it has to be is the error.
+class Members {
+ public:
+  explicit Members(const Json& object) : object_(object) {}
+
+  int64_t number(std::string_view name, int64_t low, int64_t high) {
+    const Json* member = take(name);
+    const int64_t* value = member == nullptr ? nullptr : member->integer();
+    if (value == nullptr || *value < low || *value > high) {
+      refuse(name);
+      return low;
+    }
+    return *value;
+  }
+  std::string text(std::string_view name, size_t longest) {
+    const Json* member = take(name);
+    return member == nullptr ? refused(name) : text_of(*member, name, longest);
+  }
+  /// The elements, of which there are `low` to `high`.
+  Json::Array array(std::string_view name, size_t low, size_t high) {
+    const Json* member = take(name);
+    const Json::Array* values = member == nullptr ? nullptr : member->values();
+    if (values == nullptr || values->size() < low || values->size() > high) {
+      refuse(name);
+      return {};
+    }
+    return *values;
+  }
+  std::string text_of(const Json& value, std::string_view name, size_t longest) {
+    const std::string* text = value.text();
+    return text == nullptr || text->empty() || text->size() > longest ? refused(name) : *text;
+  }
+  void refuse(std::string_view name) { wrong_ = wrong_.empty() ? std::string(name) : wrong_; }
+  /// After all were read: those that nothing asked for are refused too.
+  Status status() {
+    for (const auto& [name, value] : *object_.members()) {
+      if (!taken_.contains(name)) {
+        refuse(name);
+      }
+    }
+    return wrong_.empty() ? Status() : no_valid(wrong_);
+  }
+
+ private:
+  const Json* take(std::string_view name) {
+    taken_.insert(std::string(name));
+    return object_.find(name);
+  }
+  std::string refused(std::string_view name) {
+    refuse(name);
+    return {};
+  }
+
+  const Json& object_;
+  std::set<std::string> taken_;
+  std::string wrong_;
+};
+
+}  // namespace
+
+std::string to_json(const PreflightRequest& request) {
+  if (request.only_ready) {
+    return Json::object({{"ask", "ready"}}).dump();
+  }
+  Json masters = Json::array();
+  for (const std::string& number : request.masters) {
+    masters.push_back(number);
+  }
+  Json all = Json::object({{"ask", "tests"},
+                           {"rank", request.rank},
+                           {"ranks", request.ranks},
+                           {"secret", request.secret},
+                           {"masters", std::move(masters)},
+                           {"port", request.port},
+                           {"wait_ms", request.wait_ms},
+                           {"limit_ms", request.limit_ms},
+                           {"rounds", request.rounds},
+                           {"test_ms", request.test_ms},
+                           {"test_bytes", request.test_bytes},
+                           {"max_mbit", request.max_mbit}});
+  if (request.rank == 0) {
+    Json nodes = Json::array();
+    for (const std::string& node : request.nodes) {
+      nodes.push_back(node);
+    }
+    Json missing = Json::array();
+    for (const PreflightRequest::Missing& one : request.missing) {
+      missing.push_back(Json::object({{"node", one.node}, {"reason", one.reason}}));
+    }
+    all.set("format", request.json ? "json" : "text");
+    all.set("nodes", std::move(nodes));
+    all.set("missing", std::move(missing));
+  }
+  return all.dump();
+}
+
+Result<PreflightRequest> parse_preflight_request(std::string_view text) {
+  const auto json = parse_json(text, {.depth = 4, .values = 4096, .members = 24});
+  if (!json || !json->is_object()) {
+    return fail("the request's body is not a JSON object of a few members", "docs/serve.md has its form",
+                ErrorKind::kUsage);
+  }
+  Members members(*json);
+  PreflightRequest request;
+  const std::string ask = members.text("ask", 16);
+  request.only_ready = ask == "ready";
+  if (request.only_ready) {
+    ST_TRY(members.status());
+    return request;
+  }
+  if (ask != "tests") {
+    return no_valid("ask");
+  }
+  request.ranks = static_cast<int32_t>(members.number("ranks", 1, kMostPreflightNodes));
+  request.rank = static_cast<int32_t>(members.number("rank", 0, request.ranks - 1));
+  request.secret = members.text("secret", kSecretDigits);
+  if (!is_secret_text(request.secret)) {
+    members.refuse("secret");
+  }
+  for (const Json& one : members.array("masters", 1, kMostAddresses)) {
+    request.masters.push_back(members.text_of(one, "masters", INET6_ADDRSTRLEN));
+    if (!is_address(request.masters.back())) {
+      members.refuse("masters");
+    }
+  }
+  request.port = static_cast<uint16_t>(members.number("port", 1, UINT16_MAX));
+  request.wait_ms = members.number("wait_ms", 1, kLongestWaitMs);
+  request.limit_ms = members.number("limit_ms", 1, kLongestPreflightMs);
+  request.rounds = members.number("rounds", 1, kMostPreflightNodes);
+  request.test_ms = members.number("test_ms", 1, 60'000);
+  request.test_bytes = members.number("test_bytes", 1, int64_t{1} << 40);
+  request.max_mbit = members.number("max_mbit", 0, 1'000'000);
+  if (request.rank == 0) {
+    const std::string format = members.text("format", 8);
+    request.json = format == "json";
+    if (!request.json && format != "text") {
+      members.refuse("format");
+    }
+    const auto ranks = static_cast<size_t>(request.ranks);
+    for (const Json& one : members.array("nodes", ranks, ranks)) {
+      request.nodes.push_back(members.text_of(one, "nodes", kLongestNodeName));
+    }
+    for (const Json& one : members.array("missing", 0, kMostMissingNamed)) {
+      const Json* node = one.find("node");
+      const Json* reason = one.find("reason");
+      if (node == nullptr || reason == nullptr || one.size() != 2) {
+        members.refuse("missing");
+        break;
+      }
+      request.missing.push_back({.node = members.text_of(*node, "missing", kLongestNodeName),
+                                 .reason = members.text_of(*reason, "missing", kLongestReason)});
+    }
+  }
+  ST_TRY(members.status());
+  return request;
+}
+
+}  // namespace stalltrace::serve

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stacks/native/perf_map.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "base/untrusted/untrusted_file.h"
+
+namespace stalltrace::stacks {
+namespace {
+
+constexpr size_t kLongestName = 160;
+constexpr size_t kMostAddresses = 1024;
+constexpr size_t kLinesBetweenClocks = 1024;
+
+struct Line {
+  uint64_t start = 0;
+  uint64_t end = 0;
+  std::string_view name;
+};
+
+/// Takes a hexadecimal number and the blank after it.
+bool take_hexadecimal(std::string_view& text, uint64_t& value) {
+  if (text.starts_with("0x")) {
+    text.remove_prefix(2);
+  }
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (code != std::errc{} || rest == text.data() + text.size() || *rest != ' ') {
+    return false;
+  }
+  text.remove_prefix(static_cast<size_t>(rest - text.data()) + 1);
+  return true;
+}
+
+std::optional<Line> parse_line(std::string_view text) {
+  Line line;
+  uint64_t size = 0;
+  if (!take_hexadecimal(text, line.start) || !take_hexadecimal(text, size) || size == 0 ||
+      size > std::numeric_limits<uint64_t>::max() - line.start) {
+    return std::nullopt;
+  }
+  line.end = line.start + size;
+  line.name = trim(text);
+  return line.name.empty() ? std::nullopt : std::optional(line);
+}
+
+}  // namespace
+
+std::optional<std::map<uint64_t, std::string>> names_in_perf_map(std::string_view text,
+                                                                 std::span<const uint64_t> addresses, int64_t most_ns) {
+  const int64_t until_ns = monotonic_now_ns() + most_ns;
+  std::vector<uint64_t> wanted(addresses.begin(), addresses.end());
+  std::ranges::sort(wanted);
+  wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
+  wanted.resize(std::min(wanted.size(), kMostAddresses));
+  std::vector<std::string_view> found(wanted.size());
+  for (size_t lines = 0; !text.empty(); ++lines) {
+    if (lines % kLinesBetweenClocks == 0 && monotonic_now_ns() > until_ns) {
+      return std::nullopt;
+    }
+    const size_t end = text.find('\n');
+    if (end == std::string_view::npos) {
+      break;  // the process may be writing this line
+    }
+    const auto line = parse_line(text.substr(0, end));
+    text.remove_prefix(end + 1);
+    if (!line) {
+      continue;
+    }
+    for (auto at = std::ranges::lower_bound(wanted, line->start); at != wanted.end() && *at < line->end; ++at) {
+      found[static_cast<size_t>(at - wanted.begin())] = line->name;
+    }
+  }
+  std::map<uint64_t, std::string> names;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!found[i].empty()) {
+      names.emplace(wanted[i], cut_text(printable(found[i].substr(0, 2 * kLongestName)), kLongestName));
+    }
+  }
+  return names;
+}
+
+std::string read_perf_map(const Procfs& procfs, Mounts& mounts, pid_t pid) {
+  const std::string name = fmt::format("perf-{}.map", procfs.inner_pid(pid));
+  const auto file = UntrustedFile::open_in_root(procfs, mounts, pid, "/tmp", name);
+  if (!file || file->identity().size > kMostPerfMapBytes || reason_for_distrust(procfs, pid, *file, {})) {
+    return {};
+  }
+  std::string text(static_cast<size_t>(file->identity().size), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t got = ::pread(file->fd(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      break;
+    }
+    done += static_cast<size_t>(got);
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace stalltrace::stacks
