@@ -73,7 +73,7 @@ static __always_inline void note_capture(struct st_process* process, const struc
 
 // Also of a process that calls no collective any more: its graphs may run them. What a thread launches within
 // GRAPH_LAUNCHES_NS of a record is counted in its next one; after its last launch there is none.
-static __always_inline bool tells_of_graphs(struct call_in_flight* flight, s32 return_code, u64 now) {
+static __always_inline bool reports_graphs(struct call_in_flight* flight, s32 return_code, u64 now) {
   if (return_code) {
     return false;
   }
@@ -92,7 +92,7 @@ static __always_inline void emit_sync(const volatile struct st_call_spec* spec, 
     note_capture(process, flight);
   }
   const bool launches = kind == ST_CALL_GRAPH_LAUNCH;
-  if (launches ? !tells_of_graphs(flight, return_code, now) : !ends_a_collective(process, flight)) {
+  if (launches ? !reports_graphs(flight, return_code, now) : !ends_a_collective(process, flight)) {
     return;
   }
   if (!ST_HAS_COLLECTIVE_SHARE(process->user, ST_RECORD_BYTES(sizeof(struct st_sync)))) {

@@ -81,7 +81,8 @@ void note_batches(const Timeline& timeline, Report& report) {
   if (in_batches > 0 && share_of(in_batches, timeline.rows()) >= kCoverage) {
     report.notes.push_back(
         fmt::format("{} of {} collectives ended with a synchronisation that ended later ones too: a rank that is late "
-                    "in every step is not visible; record with the NCCL profiler plugin (stalltrace run)",
+                    "in every step is not visible; record with the NCCL profiler plugin (stalltrace run), or give "
+                    "explain a run that was right (--like)",
                     in_batches, timeline.rows()));
   }
 }

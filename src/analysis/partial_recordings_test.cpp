@@ -352,16 +352,70 @@ TEST(Graphs, OnesThatWereCapturedBeforeTracingMayHoldCollectives) {
 }
 
 TEST(Graphs, WithAProfilerFileTheyAreSeen) {
+  for (const bool by_graph : {false, true}) {
+    MemorySource source;
+    small_job::Ending ending;
+    std::vector<Collective> launched;
+    ending.call = [&](int, int64_t step, Collective& call) {
+      call.completion = Completion::kProfiler;
+      if (step == small_job::kSteps - 1) {
+        Collective other = call;
+        other.event_id += 2'000'000;
+        other.comm_ptr = kGraphCommunicator | 1;
+        other.comm_id_hash = 0x6a;
+        other.seq = 0;
+        launched.push_back(other);
+      }
+      return true;
+    };
+    small_job::fill(source, ending);
+    for (const Collective& call : launched) {
+      if (by_graph) {
+        source.accept(call);
+      }
+    }
+    use_graphs(source, 1, 300);
+    const Report report = small_job::report_of(source);
+    EXPECT_EQ(report.health(), by_graph ? std::optional(true) : std::nullopt) << report.unseen_graphs;
+  }
+}
+
+/// One agent did not see that a call is captured: nothing reports its end there.
+TEST(Graphs, ACallThatAnyRankCapturedIsNoInstance) {
   MemorySource source;
   small_job::Ending ending;
-  ending.call = [](int, int64_t, Collective& call) {
-    call.completion = Completion::kProfiler;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    if (step == small_job::kSteps - 1) {
+      call.duration_ns.reset();
+      call.launch_ns = kNsPerMs;
+      call.completion = rank == 1 ? Completion::kOpen : Completion::kCaptured;
+    }
     return true;
   };
   small_job::fill(source, ending);
-  use_graphs(source, 1, 300);
   const Report report = small_job::report_of(source);
-  EXPECT_EQ(report.health(), std::optional(true)) << report.unseen_graphs;
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
+}
+
+/// A captured call that the rank made counts as made.
+TEST(Graphs, OnlyWhoDidNotCaptureEitherIsAbsent) {
+  MemorySource source;
+  small_job::Ending ending = small_job::hang({2});
+  const auto hang = ending.call;
+  ending.call = [hang](int rank, int64_t step, Collective& call) {
+    const bool made = hang ? hang(rank, step, call) : true;
+    if (made && step == small_job::kSteps - 2) {
+      call.duration_ns.reset();
+      call.launch_ns = kNsPerMs;
+      call.completion = Completion::kCaptured;
+    }
+    return made;
+  };
+  small_job::fill(source, ending);
+  const Report report = small_job::report_of(source);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  ASSERT_TRUE(report.findings[0].culprit.has_value());
+  EXPECT_EQ(report.findings[0].culprit->rank, 2);
 }
 
 TEST(Graphs, OnlyThoseOfTheJudgedTimeCount) {

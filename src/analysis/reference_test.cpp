@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "analysis/explain.h"
@@ -36,13 +39,15 @@ Report report_beside(MemorySource& source, const Reference* reference) {
   return result ? result->report : Report{};
 }
 
-/// All calls of the job, on a communicator of this name, take `taken_ns`, and `change` is made to each.
+/// All calls of the job, on a communicator of this name, take `taken_ns` and return at their end, and `change` is made
+/// to each.
 MemorySource job_of(int64_t taken_ns, CommHash hash = kHash, const std::function<void(Collective&)>& change = {}) {
   MemorySource source;
   Ending ending;
   ending.call = [&](int rank, int64_t step, Collective& call) {
     call = call_of(rank, step, hash);
     call.duration_ns = taken_ns;
+    call.completion = Completion::kCall;
     if (change) {
       change(call);
     }
@@ -85,6 +90,53 @@ TEST(Reference, AHealthyRunBesideAnotherGivesNothing) {
   const Report report = report_beside(healthy, &reference);
   EXPECT_TRUE(report.findings.empty()) << reported(report);
   EXPECT_EQ(report.like->comparable, kSteps - kWarmUpInstances);
+  EXPECT_EQ(report.health(), std::optional(true));
+}
+
+/// Which note says why some instances have no comparable ones.
+bool has_note(const Report& report, std::string_view part) {
+  return std::ranges::any_of(report.notes, [&](const std::string& note) { return note.contains(part); });
+}
+
+/// Both steps end at the same time. In one run the CPUs launch 40 ms ahead of their devices.
+TEST(Reference, TimeInTheQueuesOfDevicesIsNotCompared) {
+  const auto launched = [](int64_t ahead_ns, CommHash hash) {
+    return job_of(kRightNs + ahead_ns, hash, [=](Collective& call) {
+      call.completion = Completion::kSync;
+      call.timestamp_ns -= ahead_ns;
+    });
+  };
+  MemorySource right = launched(0, kOtherHash);
+  const Reference reference = reference_of(right);
+  MemorySource ahead = launched(40 * kNsPerMs, kHash);
+  const Report report = report_beside(ahead, &reference);
+  EXPECT_TRUE(report.findings.empty()) << reported(report);
+  EXPECT_EQ(report.like->comparable, 0);
+  EXPECT_EQ(report.health(), std::nullopt);
+  EXPECT_TRUE(has_note(report, "includes the time in their devices' queues"));
+}
+
+/// The counts are those of the range. Of 7 instances with a payload of their own none is usual, and the note names the
+/// class that most of the others are of.
+TEST(Reference, CountsAreOfWhatIsJudged) {
+  const auto of_two_sizes = [](CommHash hash) {
+    return job_of(kRightNs, hash, [](Collective& call) {
+      const int64_t step = call.seq.value_or(0);
+      call.bytes *= step >= 50 && step < 57 ? 8 : step >= 90 ? 4 : 1;
+    });
+  };
+  MemorySource right = of_two_sizes(kOtherHash);
+  const Reference reference = reference_of(right);
+  MemorySource own = of_two_sizes(kHash);
+  const Report whole = report_beside(own, &reference);
+  EXPECT_EQ(whole.like->comparable, kSteps - kWarmUpInstances - 7);
+  EXPECT_EQ(whole.like->not_comparable, 7);
+  EXPECT_TRUE(has_note(whole, "AllReduce of 8.0 MiB")) << whole.notes.back();
+  const TimeWindow window{.from = TimePoint{begin_of(50), false}, .to = TimePoint{begin_of(60), false}};
+  const Result<ExplainResult> part = explain(own, {.window = window, .reference = &reference});
+  ASSERT_TRUE(part.has_value());
+  EXPECT_EQ(part->report.like->comparable, 3);
+  EXPECT_EQ(part->report.like->not_comparable, 7);
 }
 
 /// What differs between the runs besides the time.
@@ -96,6 +148,7 @@ TEST(Reference, OnlyComparableInstancesAreCompared) {
     ASSERT_TRUE(report.like.has_value());
     EXPECT_EQ(report.like->comparable, 0);
     EXPECT_EQ(report.like->not_comparable, kSteps - kWarmUpInstances);
+    EXPECT_EQ(report.health(), std::nullopt);
   };
   expect_none("payload", [](Collective& call) { call.bytes *= 2; });
   expect_none("operation", [](Collective& call) { call.op = Operation::kBroadcast; });
@@ -111,6 +164,7 @@ TEST(Reference, TheSlowestCommunicatorOfTheRightRunIsUsual) {
       Collective call = call_of(rank, step);  // its id is another one
       call.timestamp_ns += kStepNs / 2;
       call.duration_ns = kLongNs;
+      call.completion = Completion::kCall;
       right.accept(call);
     }
   }
@@ -168,6 +222,82 @@ TEST(Reference, ASlowLinkOfTheWholeRunIsFound) {
     ASSERT_TRUE(report.findings[0].like.has_value());
     EXPECT_GT(report.findings[0].like->took_ns, report.findings[0].like->usual_ns * 3 / 2);
   }
+}
+
+/// What makes the steps slow hides that a rank launches behind the others, which costs nothing.
+TEST(Reference, ARankThatIsBehindIsNotWhyALinkIsSlow) {
+  simulation::JobOptions options{.nodes = 4, .ranks_per_node = 2, .steps = 40};
+  const Reference reference = reference_of(options);
+  options.seed = 7;
+  options.faults = {{.kind = FaultKind::kSlowLink, .rank = 5, .factor = 4},
+                    {.kind = FaultKind::kLateRank, .rank = 3, .ms = 25, .unit = options.units - 1}};
+  const Report report = report_beside(options, &reference);
+  SCOPED_TRACE(reported(report));
+  ASSERT_FALSE(report.findings.empty());
+  for (const Finding& finding : report.findings) {
+    EXPECT_NE(finding.cause, Cause::kLateRank);
+    EXPECT_FALSE(finding.culprit.has_value());
+  }
+}
+
+/// Ranks 0 and 1 on one node, 2 and 3 on another, in a ring. The links between the nodes that `is_busy` names are busy
+/// all the time, all others hardly.
+MemorySource job_on_two_nodes(int64_t taken_ns, CommHash hash, const std::function<bool(int rank)>& is_busy) {
+  constexpr int64_t kSampledNs = 50 * kNsPerMs;
+  MemorySource source;
+  for (const NodeId id : {NodeId{1}, NodeId{2}}) {
+    source.accept(Node{.node_id = id,
+                       .name = "node" + std::to_string(id),
+                       .boot_id = "boot",
+                       .started_ns = kOriginNs,
+                       .ended_ns = kOriginNs + kRecordedNs});
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const auto node = static_cast<NodeId>(1 + rank / 2);
+    Process process{.node_id = node, .pid = 10 + rank, .exe = "/opt/job/train"};
+    process.rank = rank;
+    source.accept(process);
+    const auto address = [](int of) { return "10.77.0." + std::to_string(of % kRanks + 1); };
+    Connection link{.node_id = node, .cookie = 100 + static_cast<uint64_t>(rank), .pid = 10 + rank, .family = 2};
+    link.source = {address(rank), 50'000};
+    link.destination = {address(rank + 1), 60'000};
+    link.opened_ns = kOriginNs;
+    link.thread_name = "NCCL Progress 0";
+    source.accept(link);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      Collective call = call_of(rank, step, hash);
+      call.node_id = node;
+      call.event_id = make_event_id(node, static_cast<uint64_t>(step * kRanks + rank + 1));
+      call.timestamp_ns = kOriginNs + step * kNsPerSecond + rank * 100 * kNsPerUs;
+      call.duration_ns = taken_ns;
+      call.completion = Completion::kCall;
+      source.accept(call);
+    }
+    for (int64_t at = 0; at < kSteps * kNsPerSecond / kSampledNs; ++at) {
+      TcpSample sample{.node_id = node, .timestamp_ns = kOriginNs + at * kSampledNs, .cookie = link.cookie};
+      sample.pid = link.pid;
+      sample.mss = 1448;
+      sample.bytes_acked = static_cast<uint64_t>(at + 1) * 100'000;
+      sample.busy_ns = static_cast<uint64_t>(at * (is_busy(rank) ? kSampledNs : 2 * kNsPerMs));
+      source.accept(sample);
+    }
+  }
+  return source;
+}
+
+/// Links within a node are faster in the right run, too: only one that is slower than another one between nodes is
+/// named.
+TEST(Reference, ALinkStandsOutBesideThoseOfItsKind) {
+  MemorySource right = job_on_two_nodes(50 * kNsPerMs, kOtherHash, [](int) { return false; });
+  const Reference reference = reference_of(right);
+  const auto found = [&](const std::function<bool(int)>& is_busy) {
+    MemorySource slow = job_on_two_nodes(400 * kNsPerMs, kHash, is_busy);
+    const Report report = report_beside(slow, &reference);
+    EXPECT_EQ(report.findings.size(), 1U) << reported(report);
+    return report.findings.empty() ? Finding{} : report.findings[0];
+  };
+  EXPECT_EQ(found([](int rank) { return rank == 1 || rank == 3; }).cause, Cause::kUnknown);
+  expect_link(found([](int rank) { return rank == 1; }), Cause::kSlowLink, 1, 2);
 }
 
 /// Without the plugin it makes all steps equally long, and is as late as it usually is.

@@ -290,8 +290,12 @@ constexpr std::array kCalls{
     Call{"cuEventSynchronize", kGpu, sync(ST_CALL_SYNC_EVENT, 0, 1)},
     Call{"cuEventRecord", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"cuEventRecord_ptsz", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
+    Call{"cuEventRecordWithFlags", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
+    Call{"cuEventRecordWithFlags_ptsz", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"cuStreamWaitEvent", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
     Call{"cuStreamWaitEvent_ptsz", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
+    Call{"cuStreamBeginCapture", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"cuStreamBeginCapture_ptsz", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
     Call{"cuStreamBeginCapture_v2", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
     Call{"cuStreamBeginCapture_v2_ptsz", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
     Call{"cuStreamBeginCaptureToGraph", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
@@ -300,15 +304,21 @@ constexpr std::array kCalls{
     Call{"cuStreamEndCapture_ptsz", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
     Call{"cuGraphLaunch", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
     Call{"cuGraphLaunch_ptsz", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
-    // HIP, for RCCL.
+    // HIP, for RCCL. The _spt names belong to the per-thread default stream.
     Call{"hipStreamSynchronize", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
+    Call{"hipStreamSynchronize_spt", kGpu, sync(ST_CALL_SYNC_STREAM, 1, 0)},
     Call{"hipDeviceSynchronize", kGpu, sync(ST_CALL_SYNC_DEVICE, 0, 0)},
     Call{"hipEventSynchronize", kGpu, sync(ST_CALL_SYNC_EVENT, 0, 1)},
     Call{"hipEventRecord", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
+    Call{"hipEventRecord_spt", kGpu, sync(ST_CALL_EVENT_RECORD, 2, 1)},
     Call{"hipStreamWaitEvent", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
+    Call{"hipStreamWaitEvent_spt", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
     Call{"hipStreamBeginCapture", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"hipStreamBeginCapture_spt", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
     Call{"hipStreamEndCapture", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
+    Call{"hipStreamEndCapture_spt", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
     Call{"hipGraphLaunch", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
+    Call{"hipGraphLaunch_spt", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},
 };
 // clang-format on
 static_assert(kCalls.size() <= ST_MAX_CALLS);

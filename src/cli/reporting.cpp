@@ -46,6 +46,24 @@ Result<InspectedReport> inspect_files(std::span<const std::string> paths, std::s
   return inspect(*source, read, event, window, reference);
 }
 
+/// What was not read of the files that --like takes.
+std::vector<std::string> notes_on(const Inputs& inputs, const SortedInputs& sorted, const store::ReadReport& read) {
+  std::vector<std::string> notes = inputs.notes;
+  std::ranges::copy(sorted.notes, std::back_inserter(notes));
+  std::ranges::move(read.notes(), std::back_inserter(notes));
+  size_t others = sorted.skipped + sorted.profiler_files.size();
+  for (const auto& [format, files] : sorted.evidence) {
+    others += files.size();
+  }
+  if (others > 0) {
+    notes.push_back(fmt::format("{} of other formats: not read", count_of(static_cast<int64_t>(others), "file")));
+  }
+  for (std::string& note : notes) {
+    note.insert(0, "--like: ");
+  }
+  return notes;
+}
+
 }  // namespace
 
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
@@ -54,13 +72,18 @@ Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, s
 }
 
 Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window,
-                                       const analysis::Reference* reference) {
+                                       const ReadReference* like) {
+  const analysis::Reference* reference = like == nullptr ? nullptr : &like->reference;
   SortedInputs sorted = sort_inputs(inputs);
   if (sorted.refused) {
     return std::unexpected(*sorted.refused);
   }
   const auto add_notes = [&](Report& report) {
+    std::ranges::copy(inputs.notes, std::back_inserter(report.notes));
     std::ranges::copy(sorted.notes, std::back_inserter(report.notes));
+    if (like != nullptr) {
+      std::ranges::copy(like->notes, std::back_inserter(report.notes));
+    }
     report.lost_events += static_cast<int64_t>(sorted.unreadable);
   };
   if (sorted.only_recordings() && !sorted.recordings.empty()) {
@@ -79,7 +102,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
   store::ReadReport read;
   ST_ASSIGN(const std::unique_ptr<EventSource> recordings, store::open_recordings(sorted.recordings, &read));
   MemorySource imported;
-  std::vector<std::string> notes = inputs.notes;
+  std::vector<std::string> notes;
   ST_TRY(leave_out_recorded(*recordings, sorted, notes));
   std::vector<std::string> summary;
   ST_TRY(import_inputs(
@@ -98,7 +121,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
   return inspected;
 }
 
-Result<analysis::Reference> read_reference(const Inputs& inputs) {
+Result<ReadReference> read_reference(const Inputs& inputs) {
   const SortedInputs sorted = sort_inputs(inputs);
   if (sorted.refused) {
     return with_context("--like", *sorted.refused);
@@ -108,7 +131,8 @@ Result<analysis::Reference> read_reference(const Inputs& inputs) {
                                        : fail("--like: no recording in what was given",
                                               "stalltrace import makes one of profiler files", ErrorKind::kNotFound);
   }
-  auto source = store::open_recordings(sorted.recordings);
+  store::ReadReport read;
+  auto source = store::open_recordings(sorted.recordings, &read);
   if (!source) {
     return with_context("--like", std::move(source.error()));
   }
@@ -116,13 +140,14 @@ Result<analysis::Reference> read_reference(const Inputs& inputs) {
   if (!job) {
     return with_context("--like", std::move(job.error()));
   }
-  analysis::Reference reference = analysis::Reference::learn((*job)->timeline(), (*job)->cluster());
-  if (reference.run().collectives == 0) {
+  ReadReference like{.reference = analysis::Reference::learn((*job)->timeline(), (*job)->cluster()), .notes = {}};
+  if (like.reference.run().collectives == 0) {
     return fail("--like: the recordings hold no collectives", "give those of a run of the same job that was right",
                 ErrorKind::kNotFound);
   }
-  reference.set_files(sorted.recordings);
-  return reference;
+  like.reference.set_files(sorted.recordings);
+  like.notes = notes_on(inputs, sorted, read);
+  return like;
 }
 
 Result<Report> explain_recordings(std::span<const std::string> paths, const TimeWindow& window) {

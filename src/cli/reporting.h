@@ -33,12 +33,17 @@ struct InspectedReport {
 Result<InspectedReport> inspect_recordings(std::span<const std::string> paths, std::string_view event,
                                            const TimeWindow& window = {});
 
-/// The same of recordings, logs and dumps. `reference`: of a run that was right, or null.
-Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window = {},
-                                       const analysis::Reference* reference = nullptr);
+/// A run that was right.
+struct ReadReference {
+  analysis::Reference reference;
+  std::vector<std::string> notes;  // what of its files was not read
+};
+/// What recordings of such a run show. Of a folder, files of other formats are left out.
+Result<ReadReference> read_reference(const Inputs& inputs);
 
-/// What recordings of a run that was right show. Of a folder, files of other formats are left out.
-Result<analysis::Reference> read_reference(const Inputs& inputs);
+/// The same as inspect_recordings() of recordings, logs and dumps. `like`: a run that was right, or null.
+Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view event, const TimeWindow& window = {},
+                                       const ReadReference* like = nullptr);
 
 /// Recordings and what they show, for programs that present both.
 struct ExplainedRecordings {

@@ -319,6 +319,10 @@ class Client {
     kept_ += body.size();
     reply.body += body;
     body.clear();
+    if (parser.get().result_int() != 200 && reply.body.size() > kMostErrorBytes) {
+      return fail(fmt::format("its report of a failure is larger than {}", format_size(kMostErrorBytes)),
+                  "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
+    }
     if (kept_ > options_.most_together) {
       return fail(fmt::format("the answers of all nodes together exceed {}",
                               format_size(static_cast<int64_t>(options_.most_together))),

@@ -199,6 +199,17 @@ TEST(FleetClient, TheEndOfTheLeaderBoundsTheOthers) {
   EXPECT_FALSE(ended[1]);
 }
 
+TEST(FleetClient, AFailureIsShort) {
+  const BadServer endless("HTTP/1.1 500 no\r\nContent-Length: 500000\r\n\r\n" + std::string(500'000, 'x'),
+                          BadServer::Then::kHangs);
+  const std::vector<NodeAddress> nodes{node_at(endless.port())};
+  OneQuestion asked;  // of up to 1 MiB
+  const std::vector<Conversation*> conversations{&asked};
+  const std::vector<Status> ended = converse(nodes, conversations, {.limit = std::chrono::seconds(5)});
+  ASSERT_FALSE(ended[0]);
+  EXPECT_EQ(ended[0].error().kind, ErrorKind::kCorrupt) << ended[0].error().what;
+}
+
 TEST(FleetQuery, AnswersHaveTheSameColumns) {
   const ServingNode first;
   const RunningServer other([](const HttpRequest&) {

@@ -22,9 +22,8 @@ void ProgressSink::accept(Event event) {
       if (collective->completion != Completion::kUnobserved && collective->completion != Completion::kCaptured) {
         count(id);
       }
-      // Only profiler files have calls whose end is not reported.
-      has_profiler_rows_ |=
-          collective->completion == Completion::kProfiler || collective->completion == Completion::kUnobserved;
+      // An unobserved end may be the probes': that of a call which may be in a CUDA graph.
+      has_profiler_rows_ |= collective->completion == Completion::kProfiler;
       if (open != entered_.end()) {
         by_age_.erase({open->second, id});
         entered_.erase(open);

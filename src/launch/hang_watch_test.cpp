@@ -47,7 +47,7 @@ TEST(Progress, KnowsWhetherAProfilerFileHasRows) {
   for (const auto& [completion, reported] :
        {std::pair(Completion::kOpen, false), std::pair(Completion::kSync, false),
         std::pair(Completion::kNetwork, false), std::pair(Completion::kProfiler, true),
-        std::pair(Completion::kUnobserved, true)}) {
+        std::pair(Completion::kUnobserved, false)}) {
     Kept kept;
     ProgressSink sink(kept);
     Collective one = all_reduce(1, 100, true);

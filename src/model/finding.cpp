@@ -33,7 +33,8 @@ std::optional<bool> Report::health() const {
     return false;
   }
   const bool not_seen = !unrecorded_ranks.empty() || !unplaced_waits.empty() || !unseen_graphs.empty();
-  return judged == 0 || ends_unknown || not_seen ? std::nullopt : std::optional(true);
+  const bool not_compared = like && like->comparable == 0;
+  return judged == 0 || ends_unknown || not_seen || not_compared ? std::nullopt : std::optional(true);
 }
 
 }  // namespace stalltrace

@@ -232,8 +232,8 @@ struct Report {
   std::string unseen_graphs;   // the note on CUDA graphs whose collectives were not seen; empty: none
 
   /// False with findings, or if a benchmark failed. None without any if nothing was judged, ends are unknown, ranks
-  /// were not recorded, clocks do not show who was waited for, or graphs ran collectives unseen: the job's health is
-  /// then not known.
+  /// were not recorded, clocks do not show who was waited for, graphs ran collectives unseen, or nothing could be
+  /// compared with the run that was to be compared with: the job's health is then not known.
   [[nodiscard]] std::optional<bool> health() const;
 };
 

@@ -39,7 +39,7 @@ std::string names_of(const std::vector<std::string>& hosts) {
 
 }  // namespace
 
-Result<HostReport> check_this_host(const Environment& environment, const HostFiles& files) {
+Result<HostReport> check_this_host(const Environment& environment, const HostFiles& files, StartedAs started) {
   HostReport report{.host = host_name()};
   ST_ASSIGN(const std::vector<InterfaceAddress> interfaces, read_interfaces());
   const Settings settings = Settings::read(environment, files);
@@ -56,7 +56,8 @@ Result<HostReport> check_this_host(const Environment& environment, const HostFil
   check_topology(report.topology, report);
   check_host(read_limits(),
              {.rdma = !read_ports(files).empty() && uses_infiniband(settings),
-              .shared_memory = settings.integer("NCCL_SHM_DISABLE", 0) == 0},
+              .shared_memory = settings.integer("NCCL_SHM_DISABLE", 0) == 0,
+              .process_limits = started == StartedAs::kJob},
              files, report);
   return report;
 }

@@ -54,6 +54,21 @@ TEST(HostChecks, SayWhatIsMissing) {
   EXPECT_EQ(checked(limits, false, HostFolder(), false).find("shared_memory"), std::string::npos);
 }
 
+TEST(HostChecks, AServersOwnLimitsAreNotThoseOfAJob) {
+  const HostFolder host;
+  host.write("proc/self/cgroup", "0::/server.slice\n");
+  host.write("sys/fs/cgroup/server.slice/cpu.max", "150000 100000\n");
+  ProcessLimits limits = good_limits();
+  limits.locked_memory_bytes = 8U << 20;
+  limits.allowed_cpus = 1;
+  HostReport report;
+  check_host(limits, {.rdma = true, .process_limits = false}, host.files(), report);
+  for (const HostCheck& check : report.checks) {
+    EXPECT_TRUE(check.check == "shared_memory" || check.check == "clock") << check.check;
+  }
+  EXPECT_EQ(report.checks.size(), 2U);
+}
+
 TEST(HostReports, AreComparedByTheirFacts) {
   std::vector<HostReport> hosts;
   for (const char* name : {"gpu01", "gpu02", "gpu03"}) {

@@ -361,6 +361,18 @@ TEST(ReportGolden, Benchmarks) {
   EXPECT_EQ(report.health(), false);
 }
 
+/// A run that was right was given, and nothing of this one could be compared with it.
+TEST(ReportText, NothingComparedIsNotHealthy) {
+  Report report = healthy_report();
+  report.like = ReferenceRun{.comparable = 1};
+  EXPECT_EQ(report.health(), std::optional(true));
+  EXPECT_TRUE(report_to_text(report).starts_with("Healthy:"));
+  report.like->comparable = 0;
+  EXPECT_EQ(report.health(), std::nullopt);
+  EXPECT_TRUE(report_to_text(report).starts_with("Nothing could be compared with the run given by --like: no finding"))
+      << report_to_text(report);
+}
+
 TEST(ReportText, NamesCannotDriveTheTerminal) {
   Report report = sick_report();
   report.findings[0].summary = "by '\x1b[2J\n\x07'";

@@ -224,6 +224,10 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
     return fmt::format("{} no finding in {} outside of them; see the notes.",
                        page.paint("What ran inside CUDA graphs was not seen:", kBold), looked_at(report));
   }
+  if (report.like && report.like->comparable == 0 && report.unrecorded_ranks.empty()) {
+    return fmt::format("{} no finding in {} judged by themselves; see the notes.",
+                       page.paint("Nothing could be compared with the run given by --like:", kBold), looked_at(report));
+  }
   return fmt::format("{} no stall worth a finding in {}.",
                      report.health()
                          ? page.paint("Healthy:", kGreen)

@@ -232,6 +232,7 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
   WaitReader waiting(procfs, descriptors, pid, memory ? &*memory : nullptr);
   for (const pid_t tid : tids) {
     ThreadStack thread{.tid = tid, .name = procfs.thread_name(pid, tid)};
+    std::string times = procfs.thread_file(pid, tid, "schedstat");
     const Wait wait = wait_of(procfs, pid, tid);
     thread.state = procfs.thread_state(pid, tid);
     if (thread.state == '\0') {
@@ -240,6 +241,7 @@ Result<ProcessStacks> read_one(const Procfs& procfs, Descriptors& descriptors, p
     const bool running = wait.call == "running" || (wait.call.empty() && thread.state == 'R');
     if (!running && wait == waits[tid]) {
       thread.blocked = waiting.read(tid, wait, python.gils);
+      thread.blocked->times = std::move(times);
     }
     if (const auto found = by_tid.find(tid); found != by_tid.end()) {
       thread.python = std::move(found->second);
@@ -286,7 +288,10 @@ void read_native_frames(NativeStacks& reader, std::span<ProcessStacks* const> pr
     for (ThreadStack& thread : process->threads) {
       if (thread.blocked && wanted(thread)) {
         const auto& call = thread.blocked->call;
-        asked.push_back({thread.tid, call ? std::optional(call->number) : std::nullopt});
+        asked.push_back({.tid = thread.tid,
+                         .call = call ? std::optional(call->number) : std::nullopt,
+                         .argument = call ? std::optional(call->arguments[0]) : std::nullopt,
+                         .times = thread.blocked->times});
         threads.push_back(&thread);
       }
     }

@@ -32,6 +32,7 @@ struct Blocked {
   bool for_gil = false;                   // it waits for the interpreter's global lock
   std::string wchan;                      // the kernel's function; empty: not readable
   std::vector<std::string> kernel_stack;  // innermost first, without offsets; empty: not readable
+  std::string times;                      // the thread's schedstat, which changes when it runs
 };
 
 struct ThreadStack {

@@ -4,6 +4,8 @@
 import contextlib
 import json
 import os
+import pathlib
+import signal
 import socket
 import subprocess
 import urllib.error
@@ -108,11 +110,25 @@ class ByServers(Case):
         self.token.write_text(TOKEN + "\n")
         self.token.chmod(0o600)
 
-    def serve(self, number, *words):
-        """Its address."""
-        served = Served(self.recording, "--listen", f"127.0.0.{number}:0", "--token-file", self.token, *words)
+    def serve(self, number, *words, **settings):
+        """Its address. The last one's process is self.server."""
+        served = Served(self.recording, "--listen", f"127.0.0.{number}:0", "--token-file", self.token, *words,
+                        environment={**os.environ, **settings})
         self.addCleanup(served.close)
+        self.server = served.process
         return f"127.0.0.{number}:{served.port}"
+
+    @contextlib.contextmanager
+    def begun_tests(self, address):
+        """A rank's tests, for as long as this is rank 0: its answer, and its connection."""
+        with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as listener, \
+                self.post(address, self.rank_1(listener.getsockname()[1], limit_ms=60000)) as answer:
+            listener.settimeout(10)
+            connection, _ = listener.accept()
+            with connection:
+                connection.settimeout(10)
+                self.assertTrue(connection.recv(1))
+                yield answer, connection
 
     def preflight(self, nodes, *words):
         return run("preflight", "--nodes", ",".join(nodes), "--token-file", self.token, "--port", free_port(), "--test-time", "100ms",
@@ -135,7 +151,8 @@ class ByServers(Case):
                 "limit_ms": 20000, "rounds": 1, "test_ms": 100, "test_bytes": 1000000, "max_mbit": 0, **changes}
 
     def test_servers_make_the_tests_and_a_node_that_is_down_fails(self):
-        nodes = [self.serve(number, "--allow-preflight") for number in (2, 3)]
+        # The servers' environment is not that of a job.
+        nodes = [self.serve(number, "--allow-preflight", NCCL_IB_TIMEOUT="never") for number in (2, 3)]
         down = f"127.0.0.4:{free_port()}"
         result = self.preflight([nodes[0], down, nodes[1]], "--json")
         self.assertEqual(result.returncode, PREFLIGHT_FAILED, result.stderr)
@@ -145,6 +162,7 @@ class ByServers(Case):
         self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1])
         self.assertIn(report["ranks"][1]["barrier_rounds"], range(1, 201))
         self.assertEqual((len(report["nodes"]), report["pairs"]), (1, []))
+        self.assertFalse({"nccl_setting", "cpu_affinity", "locked_memory", "cpu_quota"} & {check["check"] for check in report["checks"]})
         missing, = [check for check in report["checks"] if check["check"] == "launch"]
         self.assertEqual(missing["outcome"], "failed")
         self.assertIn(down, missing["detail"])
@@ -170,6 +188,7 @@ class ByServers(Case):
         self.assertEqual(self.status(allows, self.rank_1(7702, masters=["localhost"])), 400)
         self.refused(run("preflight", "--nodes", allows, "--network"), USAGE, "--network")
         self.refused(run("preflight", "--nodes", allows, "--pid", "1"), USAGE, "--pid")
+        self.refused(run("trace", "--allow-preflight", "--out", self.folder / "none.db"), USAGE, "--serve")
 
     def test_one_at_a_time_and_a_client_that_leaves_ends_the_tests(self):
         address = self.serve(2, "--allow-preflight")
@@ -177,6 +196,27 @@ class ByServers(Case):
             self.assertEqual(self.status(address, {"ask": "ready"}), 409)
             self.assertEqual(self.status(address, self.rank_1(free_port())), 409)
         wait_until(lambda: self.status(address, {"ask": "ready"}) == 200, "the end of the tests", 20)
+
+    def test_the_tests_end_with_the_server(self):
+        address = self.serve(2, "--allow-preflight")
+        with self.begun_tests(address) as (_, connection), contextlib.suppress(ConnectionResetError):
+            self.server.kill()
+            while connection.recv(65536):
+                pass
+
+    def test_tests_that_are_killed_have_a_reason_and_the_next_ones_begin(self):
+        address = self.serve(2, "--allow-preflight")
+
+        def child(pid):
+            return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+        with self.begun_tests(address) as (answer, _):
+            os.kill(child(child(self.server.pid)), signal.SIGKILL)
+            last = json.loads(answer.read().splitlines()[-1])
+        self.assertIn("signal 9", last["error"])
+        self.assertEqual(self.status(address, {"ask": "ready"}), 200)
+        with self.begun_tests(address):
+            pass
 
     def test_the_time_for_all_ends_the_tests(self):
         address = self.serve(2, "--allow-preflight")

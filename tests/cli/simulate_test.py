@@ -58,9 +58,21 @@ class Simulate(Case):
         self.assert_says("slower than in another run", self.done(run("explain", *slow, "--like", runs["right"])))
         healthy = self.explain(["--like", runs["right"], *sorted(runs["healthy"].glob("node*.db"))], DONE)
         self.assertGreater(healthy["like"]["comparable"], 0)
-        incomparable = self.explain(["--like", runs["other"], *slow], DONE)
-        self.assertEqual(incomparable["like"]["comparable"], 0)
+        incomparable = self.explain(["--like", runs["other"], *slow], FAILED)
+        self.assertEqual((incomparable["like"]["comparable"], incomparable["healthy"]), (0, None))
         self.assert_says("a run is not comparable", "\n".join(incomparable["notes"]))
+
+    def test_files_of_the_run_to_compare_with_are_not_judged(self):
+        for name in ("right", "slow"):
+            self.done(run("lab", "simulate", "--out", self.folder / name, "--nodes", 2, "--ranks-per-node", 2, *STEPS, "--plugin"))
+        right, slow = (sorted((self.folder / name).glob("node*.db")) for name in ("right", "slow"))
+        (self.folder / "right/other.txt").write_text("not a recording\n")
+        report = self.explain([self.folder, "--like", self.folder / "right"], DONE)
+        self.assertEqual(report["recording"]["nodes"], 2)
+        self.assertTrue(any(note.endswith("of the run given by --like: not judged") for note in report["notes"]), report["notes"])
+        self.assertTrue(any(note.startswith("--like: ") for note in report["notes"]), report["notes"])
+        self.refused(run("explain", *slow, "--like", *right), USAGE, "node1.db")
+        self.refused(run("explain", self.folder / "right", "--like", self.folder / "right"), USAGE, "--like")
 
     def test_a_run_to_compare_with_that_is_none(self):
         recordings, _ = self.simulate("--nodes", 1, "--ranks-per-node", 2)

@@ -114,6 +114,7 @@ class Values(Case):
         self.refused(run("lab", "matrix", "--only", "gremlins", "--out", out), USAGE, "no such setting")
         self.refused(run("lab", "matrix", "--workload", "solitaire", "--out", out), USAGE, "no such workload")
         self.refused(run("lab", "matrix", "--runs", "0", "--out", out), USAGE, "--runs")
+        self.refused(run("lab", "matrix", "--simulated", "--live", "--out", out), USAGE, "--simulated has no", "--live")
         self.assertFalse(out.exists())
 
     def test_bad_pid(self):

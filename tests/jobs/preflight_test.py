@@ -2,9 +2,16 @@
 """`stalltrace preflight` on virtual nodes: the healthy ones pass and are alike; a lower MTU and a wrong interface are named."""
 
 import json
+import os
+import pathlib
+import re
+import signal
+import socket
 import subprocess
+import urllib.request
 
 import recordings
+from job import Tracer, wait_until
 from servers import Served
 from stalltrace import PROGRAM, Case, run
 
@@ -123,3 +130,32 @@ class Preflight(Case):
         self.assertEqual(code, 4)
         self.assertIn(("path_mtu", "all 2 links to node2", "failed"),
                       {(check["check"], check["subject"], check["outcome"]) for check in report["checks"]})
+
+
+class BesideATrace(Case):
+    def test_the_tests_end_with_the_server(self):
+        self.need_root()
+        token = self.folder / "token"
+        token.write_text("0123456789abcdef\n")
+        token.chmod(0o600)
+        tracer = Tracer(self, "--serve", "127.0.0.1:0", "--token-file", token, "--allow-preflight", "--pid", os.getpid())
+        log = self.folder / "tracer.log"
+        wait_until(lambda: re.search(r"http://\S+:\d+\n", log.read_text()), "the server")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            body = {"ask": "tests", "rank": 1, "ranks": 2, "secret": "a" * 64, "masters": ["127.0.0.1"], "port": listener.getsockname()[1],
+                    "wait_ms": 60000, "limit_ms": 60000, "rounds": 1, "test_ms": 100, "test_bytes": 1000000, "max_mbit": 0}
+            request = urllib.request.Request(re.search(r"http://\S+:\d+", log.read_text())[0] + "/v1/preflight", json.dumps(body).encode(),
+                                             {"Authorization": "Bearer 0123456789abcdef"})
+            with urllib.request.urlopen(request, timeout=10):
+                listener.settimeout(10)
+                connection, _ = listener.accept()
+                with connection:
+                    connection.settimeout(10)
+                    self.assertTrue(connection.recv(1))
+                    server, = [int(pid) for pid in
+                               pathlib.Path(f"/proc/{tracer.process.pid}/task/{tracer.process.pid}/children").read_text().split()
+                               if pathlib.Path(f"/proc/{pid}/comm").read_text() == "st-server\n"]
+                    os.kill(server, signal.SIGKILL)
+                    while connection.recv(65536):
+                        pass
+        self.assertEqual(tracer.stop(), 0)

@@ -27,15 +27,19 @@ class LabRun:
         self.text = result.stdout
         self.truth = json.loads((folder / "truth.json").read_text())
         self.report = json.loads((folder / "findings.json").read_text())
-        self.recordings = [folder / node["recording"] for node in self.truth["nodes"]]
+        first_ranks = {}  # of each recording, the entry of the first rank: nodes may have several
+        for node in self.truth["nodes"]:
+            first_ranks.setdefault(node["recording"], node)
+        self.recordings = [folder / name for name in first_ranks]
+        self.nodes = list(first_ranks.values())
 
     @property
     def findings(self):
         return self.report["findings"]
 
     def rows(self, sql):
-        """(recording's node, row) for every node's recording."""
-        for node, path in zip(self.truth["nodes"], self.recordings):
+        """(recording's node with its first rank, row) for every node's recording."""
+        for node, path in zip(self.nodes, self.recordings):
             for row in recordings.rows(path, sql):
                 yield node, row
 

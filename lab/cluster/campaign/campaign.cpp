@@ -127,9 +127,9 @@ class Campaign {
     }
     if (!status) {
       result.problem = status.error().what;
-      result.score = {};
-      ST_ASSIGN(const bool works, works_untraced(result.draw, folder + "-untraced"));
-      result.score.verdict = works ? DrawVerdict::kWrong : DrawVerdict::kJobFailed;
+      ST_ASSIGN(const std::optional<TruthRead> alone, outcome_untraced(result.draw, folder + "-untraced"));
+      result.score = alone ? score(alone->faults, {}, {}) : DrawScore{};  // its faults are not named
+      result.score.verdict = alone ? DrawVerdict::kWrong : DrawVerdict::kJobFailed;
     } else if (result.score.verdict == DrawVerdict::kRight && !options_.keep) {
       remove_recordings(folder);
     }
@@ -137,15 +137,19 @@ class Campaign {
     return result;
   }
 
-  /// Whether the same draw does what it should without agents.
-  Result<bool> works_untraced(const Draw& next, const std::string& folder) {
+  /// What the same draw does without agents; nullopt: not what it should.
+  Result<std::optional<TruthRead>> outcome_untraced(const Draw& next, const std::string& folder) {
     std::error_code ignored;
     fs::remove_all(folder, ignored);
     Status status = run_lab(next, folder, Agents::kNone);
     if (!status && status.error().kind == ErrorKind::kInterrupted) {
       return std::unexpected(std::move(status.error()));
     }
-    return status && read_outcome(folder, next.kind).has_value();
+    if (!status) {
+      return std::nullopt;
+    }
+    auto outcome = read_outcome(folder, next.kind);
+    return outcome ? std::optional(std::move(*outcome)) : std::nullopt;
   }
 
   enum class Agents : uint8_t { kNone, kTrace };
@@ -231,7 +235,7 @@ class Campaign {
       const std::vector<StepTime> steps = read_steps(read_file(folder + "/rank0.steps.jsonl").value_or(""));
       cost_ms = true_cost_ms(steps, truth.faults[0].intervals, truth.completed, truth.ended_ns);
     }
-    result.score = score(truth.faults, reported, cost_ms);
+    result.score = score(truth.faults, reported, cost_ms, truth.completed);
     if (options_.live) {
       ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
       ST_ASSIGN(const std::vector<ReportedFault> live, read_findings(live_text));

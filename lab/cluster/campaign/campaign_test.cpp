@@ -95,6 +95,23 @@ TEST_F(Campaigns, ARunThatFailsOnlyWithAgentsIsWrong) {
   EXPECT_EQ(runs(), 2) << "with agents and without";
 }
 
+TEST_F(Campaigns, ARunThatFailsOnlyWithAgentsNamesNoneOfItsFaults) {
+  be(R"(case "$*" in *--no-trace*)
+echo '{"run":{"ended_ns":9,"completed":true},"faults":[{"cause":"late_rank","rank":1,"link":null,"dose":{},
+"injected":true,"intervals":[{"from_ns":3,"to_ns":5}]}]}' > $OUT/truth.json; exit 0;;
+esac
+exit 1)");
+  CampaignOptions late = options(1);
+  late.only = "late_rank";
+  const auto results = run_campaign(late);
+  ASSERT_TRUE(results) << results.error().what;
+  const DrawScore& score = results->at(0).score;
+  EXPECT_EQ(score.verdict, DrawVerdict::kWrong);
+  ASSERT_EQ(score.faults.size(), 1U);
+  EXPECT_EQ(score.faults[0].cause, "late_rank");
+  EXPECT_EQ(score.faults[0].findings, 0);
+}
+
 TEST_F(Campaigns, AJobThatFailsAloneIsNobodysFault) {
   fail_traced(false);
   const auto results = run_campaign(options(1));

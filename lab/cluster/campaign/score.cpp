@@ -18,7 +18,8 @@ constexpr std::array<std::string_view, kDrawVerdicts> kVerdicts = {"right", "abs
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
 
-/// The rank at an address such as "10.77.0.3:40112" or "[fd77::3]:40112".
+/// The rank at an address such as "10.77.0.3:40112" or "[fd77::3]:40112", of practice runs with one rank a node, as all
+/// draws are: where a node has several, an address is not one rank's.
 std::optional<int> rank_at(std::string_view endpoint) {
   std::string_view address = endpoint.substr(0, endpoint.rfind(':'));
   if (address.starts_with('[') && address.ends_with(']')) {
@@ -178,7 +179,7 @@ bool is_of_that_time(const ReportedFault& reported, const TrueFault& fault) {
 bool is_of_that_location(const ReportedFault& reported, const TrueFault& fault) {
   if (fault.link) {
     return reported.link && has(fault.src_ranks, reported.link->src_rank) &&
-           has(fault.dst_ranks, reported.link->dst_rank) && !reported.culprit;
+           has(fault.dst_ranks, reported.link->dst_rank) && !reported.culprit && reported.node.empty();
   }
   if (!is_of_node(fault)) {
     return reported.culprit == fault.rank;
@@ -297,7 +298,7 @@ bool names(const ReportedFault& reported, const TrueFault& fault) {
 }
 
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
-                std::optional<double> cost_ms) {
+                std::optional<double> cost_ms, bool completed) {
   DrawScore result;
   const std::vector<TrueFault> real = real_faults(faults);
   const bool cost_known = faults.size() == 1 && real.size() == 1 && cost_ms;
@@ -321,7 +322,7 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<Reported
       result.assertions.push_back({finding.confidence, meaning == Meaning::kNames});
     }
   }
-  const bool costless = cost_known && real[0].catalogued && *cost_ms < kWorthSayingMs;
+  const bool costless = cost_known && completed && real[0].catalogued && *cost_ms < kWorthSayingMs;
   result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
                    : costless                   ? DrawVerdict::kCostless
                    : all_named                  ? DrawVerdict::kRight

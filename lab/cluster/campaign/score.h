@@ -77,7 +77,7 @@ enum class DrawVerdict : uint8_t {
   kRight,      // every fault is named with its location, and nothing else is reported
   kAbstained,  // nothing false is reported, but a fault is not named
   kWrong,      // something false is reported, now or live; or the run failed, and does not without the tracer
-  kCostless,   // nothing false is reported, and the fault's cost is negligible, whether it is named or not
+  kCostless,   // nothing false is reported, the job completed, and the fault's cost is negligible, named or not
   kJobFailed,  // the run failed, and without the tracer as well
 };
 inline constexpr size_t kDrawVerdicts = 5;
@@ -111,8 +111,9 @@ struct DrawScore {
 inline constexpr double kWorthSayingMs = 250;
 
 /// `unknown` is false without any fault, and beside one if it accuses a rank, node or link that is not at fault.
+/// `completed`: the job did; a fault that ended it is not costless, however little of its time went before.
 DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
-                std::optional<double> cost_ms);
+                std::optional<double> cost_ms, bool completed = true);
 
 /// Adds the delay until each fault was named, with its location, by any agent of one node, and the agents' false
 /// reports, which make a draw wrong as well.

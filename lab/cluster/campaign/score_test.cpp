@@ -77,6 +77,9 @@ TEST(Names, ALinkIsThatLinkAndNoRanksFault) {
   EXPECT_TRUE(names(at_link("packet_loss", 1, 2), link));
   EXPECT_FALSE(names(at_link("packet_loss", 2, 1), link));
   EXPECT_FALSE(names(at_rank("packet_loss", 2), link));
+  ReportedFault node = at_link("packet_loss", 1, 2);
+  node.node = "node2";
+  EXPECT_FALSE(names(node, link)) << "the node is blamed, with a link as an example";
 }
 
 TEST(Names, AFindingOfAnotherTimeIsAboutSomethingElse) {
@@ -271,6 +274,15 @@ TEST(Score, WhatCostNothingIsCostlessNamedOrNot) {
   EXPECT_EQ(score(loss, {}, 250).verdict, DrawVerdict::kAbstained);
   EXPECT_EQ(score(loss, {at_rank("packet_loss", 1)}, 250).verdict, DrawVerdict::kRight);
   EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "what it cost is not known";
+}
+
+/// A rank died, and the others ended at once.
+TEST(Score, WhatEndedTheJobIsNotCostless) {
+  const std::vector<TrueFault> dead = {fault("dead_rank", 1)};
+  EXPECT_EQ(score(dead, {at_rank("dead_rank", 1)}, 90, false).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(dead, {}, 90, false).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(dead, {}, 90, false).faults.at(0).cost_ms, 90);
+  EXPECT_EQ(score(dead, {}, 90, true).verdict, DrawVerdict::kCostless);
 }
 
 TEST(Score, WhatWasReportedLive) {

@@ -29,7 +29,9 @@ int rank_before(const FaultContext& context) {
 }
 
 std::vector<Hook> hooks_of(std::string_view direction, const VirtualNode& node) {
-  const Hook in = {node.netns, "inet", "type filter hook input priority 0", fmt::format("iifname {} ", kInterface)};
+  // Ranks of one node may use TCP on its loopback, which is not the link's.
+  const std::string link_only = node.local_ranks > 1 ? fmt::format("iifname {} ", kInterface) : "";
+  const Hook in = {node.netns, "inet", "type filter hook input priority 0", link_only};
   const Hook out = {std::string(kBridgeNetns), "netdev",
                     fmt::format("type filter hook ingress device {} priority 0", bridge_port(node.number)), ""};
   if (direction == "both") {

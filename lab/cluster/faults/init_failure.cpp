@@ -80,6 +80,10 @@ Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
     return fail(fmt::format("fault '{}': rank 0 is who the others connect to", spec.text),
                 "name a rank on another node", ErrorKind::kUsage);
   }
+  if (context.node().local_ranks > 1) {
+    return fail(fmt::format("fault '{}': the firewall would keep out all ranks of {}", spec.text, context.node().name),
+                "give how=interface or how=network, or one rank a node", ErrorKind::kUsage);
+  }
   const VirtualNode& master = context.nodes.front();
   const std::string table = fmt::format("stalltrace_{}", context.number);
   const std::vector<std::string> inside = {"ip", "netns", "exec", master.netns, "nft"};

@@ -32,6 +32,16 @@ TEST(Schedule, OnePulseAndManyPulses) {
   EXPECT_FALSE(schedule.active_at(4 * kSecond));
 }
 
+/// truth.json would name one of the ranks that are kept out.
+TEST(InitFailure, AFirewallBeforeSeveralRanksIsRefused) {
+  const std::vector<VirtualNode> nodes = {make_node(0, "lab", 2), make_node(1, "lab", 2), make_node(2, "lab", 2),
+                                          make_node(3, "lab", 2)};
+  const FaultSpec spec = parse_fault("init_failure:rank=2").value();
+  const Result<AppliedFault> applied = find_fault_row("init_failure")->apply(spec, {.nodes = nodes, .rank = 2});
+  ASSERT_FALSE(applied);
+  EXPECT_EQ(applied.error().kind, ErrorKind::kUsage) << applied.error().what;
+}
+
 /// late_rank needs no privilege: its effect is a file.
 class InjectorOfLateRank : public testing::Test {
  protected:

@@ -65,7 +65,7 @@ DrawScore score_of(const Job& job, const TruthRead& truth, const Report& report)
   if (healthy_ns) {
     cost_ms = static_cast<double>(length_ns(job) - *healthy_ns) / static_cast<double>(kNsPerMs);
   }
-  DrawScore scored = score(truth.faults, reported_faults(report), cost_ms);
+  DrawScore scored = score(truth.faults, reported_faults(report), cost_ms, truth.completed);
   if (healthy_ns && scored.faults.size() == 1) {
     scored.faults[0].cost_share = static_cast<double>(length_ns(job) - *healthy_ns) / static_cast<double>(*healthy_ns);
   }

@@ -25,7 +25,7 @@ bool collective_thread(const std::string& name) {
 
 bool may_carry(const Timeline& timeline, const Flow& flow, CommHash communicator) {
   return communicator == 0 || flow.communicator == 0 || flow.communicator == communicator ||
-         !timeline.calls_on(flow.owner, flow.communicator);
+         timeline.is_graph_of(communicator, flow.communicator) || !timeline.calls_on(flow.owner, flow.communicator);
 }
 
 Result<Flows> Flows::load(EventSource& source, const Cluster& cluster) {

@@ -135,8 +135,10 @@ std::vector<InspectedCause> causes_of(const AnalysisContext& context, const Deci
         continue;
       }
       spoke = true;
-      const std::string location =
-          hypothesis.location.culprit == kNoMember ? "" : short_name(context.cluster, hypothesis.location.culprit);
+      const FaultLocation& where = hypothesis.location;
+      const std::string location = where.culprit != kNoMember ? short_name(context.cluster, where.culprit)
+                                   : where.node               ? context.cluster.node_name(*where.node)
+                                                              : "";
       causes.push_back({.cause = rule.cause,
                         .chosen = stall && i == decision.chosen,
                         .applies = hypothesis.applies,

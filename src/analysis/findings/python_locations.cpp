@@ -65,7 +65,7 @@ std::string doing_in(const PythonStack& row) {
 
 /// Where one rank was in its samples, as text.
 struct Seen {
-  size_t samples = 0;    // samples with frames
+  size_t samples = 0;    // samples with frames; of native code all: only a thread that waits has native frames
   size_t agreed = 0;     // of these, samples at the location
   std::string location;  // "load_batch (data.py:212), reading FIFO /data/in"; empty: not known
   std::string problem;
@@ -82,6 +82,7 @@ class Locations {
     Votes<Key> locations;
     std::map<Key, Votes<std::string>> lines;
     std::map<Key, Votes<std::string>> doings;
+    const bool native = std::ranges::any_of(samples, [&](const Sample* sample) { return is_native(*sample->row); });
     for (size_t i = 0; i < samples.size(); ++i) {
       const PythonStack& row = *samples[i]->row;
       if (row.pid != row.rank_pid) {
@@ -89,7 +90,8 @@ class Locations {
       }
       const auto frames = frames_.find(row.stack_id);
       if (frames == frames_.end() || frames->second.empty()) {
-        seen.problem = row.problem;
+        seen.problem = row.problem.empty() ? seen.problem : row.problem;
+        seen.samples += native ? 1 : 0;
         continue;
       }
       ++seen.samples;
@@ -121,6 +123,13 @@ class Locations {
   [[nodiscard]] const Frames& frames() const { return frames_; }
 
  private:
+  /// Native frames of the rank itself.
+  [[nodiscard]] bool is_native(const PythonStack& row) const {
+    const auto frames = frames_.find(row.stack_id);
+    return row.pid == row.rank_pid && frames != frames_.end() && !frames->second.empty() &&
+           frames->second.front().native;
+  }
+
   /// Native code has no lines: "usleep, called by compute_step (train)".
   static std::string native_text(const PythonLocation& location) {
     return location.called == location.own
@@ -155,7 +164,7 @@ class Locations {
       }
       const auto own = own_of_worker(frames->second);
       const PythonLocation location = location_in(own);
-      if (location.own == nullptr || is_installed(*location.own)) {
+      if (location.own == nullptr || location.own->native || is_installed(*location.own)) {
         continue;
       }
       if (pids.empty()) {
@@ -256,13 +265,14 @@ void add_to_summary(const Cluster& cluster, const StallFinding& found, MemberInd
                                  seen.location, agreement(seen));
 }
 
-/// A rank that is at one line in all samples over a long wait does not go on: the finding is no longer `waiting`.
+/// A rank whose main thread is at one line in all samples over a long wait does not go on: the finding is no longer
+/// `waiting`. Another thread may only have nothing to do.
 void prove_by_line(const std::vector<const Sample*>& samples, const Frames& frames, StallFinding& found) {
   const PythonFrame* line = nullptr;
   int64_t count = 0;
   Interval seen{kForever, 0};
   for (const Sample* sample : samples) {
-    if (sample->row->pid != sample->row->rank_pid) {
+    if (sample->row->pid != sample->row->rank_pid || sample->row->tid != sample->row->pid) {
       continue;
     }
     const auto stack = frames.find(sample->row->stack_id);

@@ -105,9 +105,9 @@ TEST(PythonLocations, AnAbsentRankAndThoseThatWait) {
   expect_golden_text("missing_collective with Python stacks", finding);
 }
 
-/// Rank 2 computes and does not enter the last call; the recording ends 61 s later. It is sampled as given, every 15
-/// s.
-Finding computing_job(const std::vector<int64_t>& stacks) {
+/// Rank 2 computes and does not enter the last call; the recording ends 61 s later. A thread of it is sampled as given,
+/// every 15 s.
+Finding computing_job(const std::vector<int64_t>& stacks, int32_t tid = 12) {
   MemorySource source;
   Ending ending = hang({2});
   ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 61 * kNsPerSecond; };
@@ -119,7 +119,9 @@ Finding computing_job(const std::vector<int64_t>& stacks) {
   span.pid = span.tid = 12;
   source.accept(span);
   for (size_t i = 0; i < stacks.size(); ++i) {
-    source.accept(sample(2, kHangFromNs + static_cast<int64_t>(1 + 15 * i) * kNsPerSecond, stacks[i], "running"));
+    PythonStack row = sample(2, kHangFromNs + static_cast<int64_t>(1 + 15 * i) * kNsPerSecond, stacks[i], "running");
+    row.tid = tid;
+    source.accept(row);
   }
   return only(source);
 }
@@ -132,6 +134,11 @@ TEST(PythonLocations, ARankThatIsAtOneLineInAllLooksHangs) {
   EXPECT_EQ(computing_job({kLoad, kLoad, kLoadElsewhere, kLoad}).severity, Severity::kWaiting);
   EXPECT_EQ(computing_job({kLoad, kPoll, kLoad, kPoll}).severity, Severity::kWaiting) << "its own line, and beyond it";
   EXPECT_EQ(computing_job({kLoad, kLoad}).severity, Severity::kWaiting) << "by chance";
+}
+
+TEST(PythonLocations, AThreadBesideTheMainThreadProvesNoHang) {
+  EXPECT_EQ(computing_job({kLoad, kLoad, kLoad, kLoad}).severity, Severity::kCritical);
+  EXPECT_EQ(computing_job({kLoad, kLoad, kLoad, kLoad}, 77).severity, Severity::kWaiting) << "it may wait for work";
 }
 
 TEST(PythonLocations, TheProgramsLineAndTheInnermost) {
@@ -150,6 +157,29 @@ TEST(PythonLocations, NativeFramesWhereARankIsNotPython) {
   expect_culprit(finding, Cause::kMissingCollective, 2);
   golden::expect_text(locations_of(finding));
   golden::expect_text(finding.summary);
+}
+
+/// It has native frames only while it waits: where it usually runs, they do not say where it was.
+TEST(PythonLocations, NativeFramesOfARankThatMostlyRuns) {
+  const auto found_with = [](int running) {
+    MemorySource source = absent_job();
+    source.accept(sample(2, kHangFromNs + kNsPerSecond, kNative, "sleeping (clock_nanosleep)"));
+    for (int i = 0; i < running; ++i) {
+      source.accept(sample(2, kHangFromNs + (i + 2) * kNsPerSecond, 0, "running"));
+    }
+    return only(source);
+  };
+  EXPECT_THAT(found_with(1).summary, HasSubstr("compute_step"));
+  const Finding finding = found_with(2);
+  EXPECT_THAT(finding.summary, Not(HasSubstr("compute_step")));
+  EXPECT_THAT(locations_of(finding), EndsWith("(in 1 of 3 samples)"));
+}
+
+TEST(PythonLocations, ARankWithoutPythonThatRunsIsNotNamed) {
+  MemorySource source = absent_job();
+  add_waiting(source, kHangFromNs + kNsPerSecond);
+  source.accept(sample(2, kHangFromNs + kNsPerSecond, 0, "running"));
+  EXPECT_EQ(locations_of(only(source)), "ranks 0, 1, 3 in all_reduce (train.py:88)");
 }
 
 TEST(PythonLocations, ANativeFunctionWithoutALineProvesNoHang) {

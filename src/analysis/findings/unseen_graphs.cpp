@@ -11,17 +11,19 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Whether a profiler file reported a call of the process that ended at this time or later.
+/// Whether a profiler file reported that a graph launched a call of the process, which ended at this time or later.
 bool is_profiled(const Cluster& cluster, const Timeline& timeline, const GraphUse& use, int64_t since_ns) {
   const MemberIndex member = cluster.find(use.node_id, use.pid);
   return member != kNoMember && std::ranges::any_of(timeline.sequences_of(member), [&](uint32_t sequence) {
-           return std::ranges::any_of(timeline.sequences()[sequence].calls, [&](const Call& call) {
-             return call.present && call.completion == Completion::kProfiler && call.end_ns() >= since_ns;
-           });
+           const CallSequence& calls = timeline.sequences()[sequence];
+           return is_graph_communicator(calls.comm_ptr) && std::ranges::any_of(calls.calls, [&](const Call& call) {
+                    return call.present && call.completion == Completion::kProfiler && call.end_ns() >= since_ns;
+                  });
          });
 }
 
-/// Whether the process may have captured collectives before it was traced: it is a rank of a job, and is older.
+/// Whether the process may have captured collectives before it was traced: it is a rank of a job, and is older than the
+/// recording. What a younger one captured before its libraries' files were found is not seen.
 bool may_have_captured(const Cluster& cluster, const GraphUse& use) {
   const auto process = std::ranges::find_if(cluster.processes(), [&](const Process& row) {
     return row.node_id == use.node_id && row.pid == use.pid && row.start_ns == use.start_ns;

@@ -10,8 +10,8 @@
 
 namespace stalltrace::analysis {
 
-/// Notes the ranks that launched graphs in the judged range, and of which no profiler file reported a call since: those
-/// whose collectives were captured, and those that may have captured some before tracing began. Sets
+/// Notes the ranks that launched graphs in the judged range, and of which no profiler file reported a call by a graph
+/// since: those whose collectives were captured, and those that may have captured some before tracing began. Sets
 /// Report::unseen_graphs, and adds it to the notes.
 Status note_unseen_graphs(EventSource& source, const Cluster& cluster, const Timeline& timeline, Report& report);
 

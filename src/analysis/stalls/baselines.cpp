@@ -35,7 +35,11 @@ int64_t longest_pause_ns(const Timeline& timeline, const CallSequence& sequence)
 }
 
 /// True if most instances of this run are stalls by the other one.
-bool is_slower(const Baseline& own, const Baseline& right) { return own.known && own.usual_ns > right.limit_ns; }
+bool is_slower(const Baseline& own, const Baseline& right) { return own.usual_ns > right.limit_ns; }
+
+bool is_in(const TimeRange& range, const Instance& instance) {
+  return instance.completion_ns >= range.from_ns && instance.waits_from_ns < range.to_ns;
+}
 
 }  // namespace
 
@@ -52,34 +56,45 @@ Baselines::StepKind Baselines::kind_of(const Timeline& timeline, const Instance&
   return {timeline.signature(instance.signature).baseline_class, step.calls};
 }
 
-void Baselines::replace(Compared compared, const Reference& reference, OfGroup& known) {
-  for (auto& [of, sample] : compared.transfers) {
-    const Baseline* right = reference.transfer(of);
-    (right != nullptr ? reference_use_.comparable : reference_use_.other) += sample.count();
-    if (right == nullptr) {
-      if (sample.count() > reference_use_.example_count) {
-        reference_use_.example = of;
-        reference_use_.example_count = sample.count();
-      }
-    } else if (is_slower(Baseline::of(sample), *right)) {
-      known.reference_transfers[of] = *right;
-    }
+void Baselines::count(const ReferenceClass& of, int64_t instances, bool comparable) {
+  if (comparable) {
+    reference_use_.comparable += instances;
+  } else if (instances > 0) {
+    reference_use_.other += instances;
+    reference_use_.others[of] += instances;
   }
-  for (auto& [of, sample] : compared.steps) {
-    const ReferenceStep* right = reference.step(of);
+}
+
+void Baselines::replace(Compared compared, const Reference& reference, OfGroup& known) {
+  for (auto& [of, steps] : compared.steps) {
+    const Baseline own = Baseline::of(steps.sample);
+    const ReferenceStep* right = own.known ? reference.step(of) : nullptr;
+    count(of.first, steps.judged, right != nullptr);
     if (right == nullptr) {
       continue;
     }
     const auto share_ns = static_cast<int64_t>(kReferenceStepFactor * static_cast<double>(right->period.usual_ns));
-    const Baseline own = Baseline::of(sample);
-    if (own.known && own.usual_ns > right->period.usual_ns + std::max(right->period.scatter_ns, share_ns)) {
+    if (own.usual_ns > right->period.usual_ns + std::max(right->period.scatter_ns, share_ns)) {
       known.reference_steps[of] = *right;
+    }
+  }
+  for (auto& [of, transfers] : compared.transfers) {
+    const Baseline own = Baseline::of(transfers.sample);
+    const Baseline* right = own.known ? reference.transfer(of) : nullptr;
+    const auto step = known.reference_steps.lower_bound({of, 0});
+    const bool in_slow_steps = step != known.reference_steps.end() && step->first.first == of;
+    if (!of.ends_step()) {  // whose steps are counted
+      count(of, transfers.judged, right != nullptr);
+    }
+    if (right != nullptr && is_slower(own, *right) && (!of.ends_step() || in_slow_steps)) {
+      known.reference_transfers[of] = *right;
     }
   }
 }
 
-Baselines Baselines::learn(const Timeline& timeline, const Cluster& cluster, std::optional<InstanceId> watched,
-                           const Reference* reference) {
+Baselines Baselines::learn(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options) {
+  const std::optional<InstanceId>& watched = options.watched;
+  const Reference* reference = options.reference;
   Baselines baselines;
   if (reference != nullptr) {
     baselines.classes_.emplace(timeline, cluster);
@@ -107,9 +122,14 @@ Baselines Baselines::learn(const Timeline& timeline, const Cluster& cluster, std
         }
         if (reference != nullptr) {
           const ReferenceClass of = baselines.classes_->of(instance);
-          compared.transfers[of].add(instance.transfer_ns());
+          const bool judged = is_in(options.range, instance);
+          const auto add = [&](ComparedSample& compared_with, int64_t duration_ns) {
+            compared_with.sample.add(duration_ns);
+            compared_with.judged += judged ? 1 : 0;
+          };
+          add(compared.transfers[of], instance.transfer_ns());
           if (step) {
-            compared.steps[{of, step->calls}].add(step->period_ns);
+            add(compared.steps[{of, step->calls}], step->period_ns);
           }
         }
         (spreads ? *spreads : spreads.emplace()).add(instance.last_arrival_ns - instance.seen.front().arrival_ns);
@@ -167,13 +187,21 @@ std::optional<int64_t> Baselines::reference_lateness_ns(const Timeline& timeline
 }
 
 std::optional<StepLoss> Baselines::step_loss(const Timeline& timeline, const Instance& instance) const {
+  return step_loss(timeline, instance, reference_step(timeline, instance));
+}
+
+std::optional<StepLoss> Baselines::own_step_loss(const Timeline& timeline, const Instance& instance) const {
+  return step_loss(timeline, instance, nullptr);
+}
+
+std::optional<StepLoss> Baselines::step_loss(const Timeline& timeline, const Instance& instance,
+                                             const ReferenceStep* right) const {
   const std::optional<BatchStep> step = step_before(timeline, instance);
   const auto& steps = groups_[instance.group].steps;
   const auto found = step ? steps.find(kind_of(timeline, instance, *step)) : steps.end();
   if (found == steps.end() || !found->second.known) {
     return std::nullopt;
   }
-  const ReferenceStep* right = reference_step(timeline, instance);
   const Baseline& baseline = right == nullptr ? found->second : right->period;
   const bool few = baseline.count < kBaselineInstances;
   const int64_t longer_ns = step->period_ns - baseline.usual_ns;

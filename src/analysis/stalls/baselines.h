@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "analysis/stalls/baseline.h"
+#include "analysis/stalls/find_stalls.h"
 #include "analysis/stalls/reference.h"
 #include "analysis/stalls/stall.h"
 #include "analysis/timeline/batches/batches.h"
@@ -34,11 +35,11 @@ struct StepLoss {
 
 class Baselines {
  public:
-  /// Reads every instance once. `watched`: an instance about which watched_spread() is asked. `reference`: may be null;
-  /// where what is usual here is a stall by it, its baselines replace those of this run. Whether one is, is decided for
-  /// all instances of a class on one communicator: single ones are slow in healthy runs, too.
-  static Baselines learn(const Timeline& timeline, const Cluster& cluster, std::optional<InstanceId> watched,
-                         const Reference* reference);
+  /// Reads every instance once. About the options' watched instance watched_spread() is asked. Where what is usual here
+  /// is a stall by the options' reference, its baselines replace those of this run. Whether one is, is decided for all
+  /// instances of a class on one communicator, of which at least kBaselineInstances are needed: single ones are slow in
+  /// healthy runs, too. Transfers at the ends of steps are replaced only where those of their steps are.
+  static Baselines learn(const Timeline& timeline, const Cluster& cluster, const StallSearchOptions& options);
 
   /// The baseline for the instance's communicator, operation and size. What is returned is valid as long as the object.
   [[nodiscard]] const Baseline& transfer(const Timeline& timeline, const Instance& instance) const;
@@ -46,13 +47,15 @@ class Baselines {
   [[nodiscard]] Spread watched_spread() const { return watched_spread_; }
   /// Of an instance that is the last of a batch; none where no other step of as many calls is known.
   [[nodiscard]] std::optional<StepLoss> step_loss(const Timeline& timeline, const Instance& instance) const;
+  /// The same by the steps of this run alone.
+  [[nodiscard]] std::optional<StepLoss> own_step_loss(const Timeline& timeline, const Instance& instance) const;
   /// The baseline of the waits of one pair of ranks; null if the group is no pair.
   [[nodiscard]] const Baseline* pair_wait(uint32_t group) const;
   /// Arrivals of this group that are further apart are unusual; none if unknown.
   [[nodiscard]] std::optional<int64_t> spread_limit_ns(uint32_t group) const;
   /// How late the last rank of such a step usually is, if it is judged by the reference; none where it is not.
   [[nodiscard]] std::optional<int64_t> reference_lateness_ns(const Timeline& timeline, const Instance& instance) const;
-  /// Of all instances that count for a baseline; nothing without a reference.
+  /// Of all instances in the options' range that count for a baseline; nothing without a reference.
   [[nodiscard]] const ReferenceUse& reference_use() const { return reference_use_; }
   /// The longest time that devices had other work to do first when all CPUs had called; 0 if that is not known.
   [[nodiscard]] int64_t longest_queue_ns(uint32_t group) const { return groups_[group].longest_queue_ns; }
@@ -70,13 +73,20 @@ class Baselines {
     std::map<ReferenceClass, Baseline> reference_transfers;  // that replace those of this run
     std::map<ReferenceStepClass, ReferenceStep> reference_steps;
   };
+  struct ComparedSample {
+    BaselineSample sample;
+    int64_t judged = 0;  // of them, in the range
+  };
   /// What the instances of a group took, by class.
   struct Compared {
-    std::map<ReferenceClass, BaselineSample> transfers;
-    std::map<ReferenceStepClass, BaselineSample> steps;
+    std::map<ReferenceClass, ComparedSample> transfers;
+    std::map<ReferenceStepClass, ComparedSample> steps;
   };
+  void count(const ReferenceClass& of, int64_t instances, bool comparable);
   void replace(Compared compared, const Reference& reference, OfGroup& known);
   [[nodiscard]] const ReferenceStep* reference_step(const Timeline& timeline, const Instance& instance) const;
+  [[nodiscard]] std::optional<StepLoss> step_loss(const Timeline& timeline, const Instance& instance,
+                                                  const ReferenceStep* right) const;
 
   std::vector<OfGroup> groups_;
   Spread watched_spread_;

@@ -20,6 +20,7 @@ namespace {
 /// The bits of ReferenceClass::measured above one for each Completion.
 constexpr uint16_t kByDevice = 1U << 8U;
 constexpr uint16_t kEndsStep = 1U << 9U;
+constexpr uint16_t kAllCall = 1U << static_cast<unsigned>(Completion::kCall);
 static_assert(static_cast<unsigned>(Completion::kUnobserved) < 8);
 
 uint16_t how_measured(const Timeline& timeline, const Instance& instance) {
@@ -49,7 +50,28 @@ std::optional<int64_t> largest_lateness_ns(const Timeline& timeline, std::span<c
   return largest_ns;
 }
 
+std::string why_not_comparable(const ReferenceClass& of, const Reference& reference) {
+  if (!of.shows_transfers()) {
+    return "what is known of them includes the time in their devices' queues (record both runs with the profiler "
+           "plugin and NCCL 2.26 or newer)";
+  }
+  if (reference.transfer(of) != nullptr) {
+    return of.ends_step() ? "one of the two runs has too few steps with as many calls"
+                          : "this run has too few of them on one communicator";
+  }
+  return reference.measured_otherwise(of)
+             ? "when calls begin and end is known in another way there (record both runs with the profiler plugin, or "
+               "both without, and with one version of NCCL)"
+             : "that run has too few of this operation, size, ranks and hosts";
+}
+
 }  // namespace
+
+bool ReferenceClass::ends_step() const { return (measured & kEndsStep) != 0; }
+
+bool ReferenceClass::shows_transfers() const {
+  return (measured & (kByDevice | kEndsStep)) != 0 || measured == kAllCall;
+}
 
 std::string ReferenceClass::text() const {
   const std::string among =
@@ -130,7 +152,7 @@ Reference Reference::learn(const Timeline& timeline, const Cluster& cluster) {
 }
 
 const Baseline* Reference::transfer(const ReferenceClass& of) const {
-  const auto found = transfers_.find(of);
+  const auto found = of.shows_transfers() ? transfers_.find(of) : transfers_.end();
   return found == transfers_.end() ? nullptr : &found->second;
 }
 
@@ -157,14 +179,13 @@ std::string note_on(const ReferenceUse& use, const Reference& reference) {
       fmt::format("{} of {} have comparable ones in the run given by --like ({} of {} on {})", use.comparable,
                   count_of(use.comparable + use.other, "instance"), count_of(run.collectives, "collective"),
                   count_of(run.ranks, "rank"), count_of(run.nodes, "node"));
-  if (!use.example) {
+  if (use.others.empty()) {
     return note;
   }
-  const bool otherwise = reference.measured_otherwise(*use.example);
-  return note + fmt::format("; the others, such as {}, were judged by this run alone: {}", use.example->text(),
-                            otherwise ? "when calls end is known in another way there (record both runs with the "
-                                        "profiler plugin, or both without)"
-                                      : "that run has too few of this operation, size, ranks and hosts");
+  const ReferenceClass& example =
+      std::ranges::max_element(use.others, {}, &std::pair<const ReferenceClass, int64_t>::second)->first;
+  return note + fmt::format("; the others, such as {}, were judged by this run alone: {}", example.text(),
+                            why_not_comparable(example, reference));
 }
 
 }  // namespace stalltrace::analysis

@@ -120,10 +120,10 @@ class SingleNode {
     }
     const CallSequence& sequence = timeline_.sequences()[last_sequence];
     if (!sequence.calls.empty() && !sequence.destroyed && !sequence.continued && busy_to_ns < observed_ns &&
-        is_awaited(sequence, sequence.end_number())) {
+        is_awaited(sequence, sequence.next_number())) {
       gaps.push_back({.time = {busy_to_ns, observed_ns},
                       .sequence = last_sequence,
-                      .number = sequence.end_number(),
+                      .number = sequence.next_number(),
                       .trailing = true});
     }
     return gaps;

@@ -11,8 +11,5 @@ namespace stalltrace::analysis {
 inline constexpr int64_t kClockDriftPpm = 100;
 /// No more than this is believed: it is the fastest at which NTP corrects a clock (adjtimex(2)).
 inline constexpr int64_t kMostDriftPpm = 500;
-/// A clock is taken to drift if one offset contradicts its bounds, or if the error is smaller with the drift, by this
-/// factor: the bounds of clocks that do not drift are not exactly alike at all times, either.
-inline constexpr double kDriftGain = 1.25;
 
 }  // namespace stalltrace::analysis

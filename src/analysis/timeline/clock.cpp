@@ -68,32 +68,39 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
       continue;
     }
     bounds_[host].has_calls = true;
-    CorrectionBounds all{bounds_[host]};
-    narrow_by(reference, other, false, all);
-    static_cast<Range&>(bounds_[host]) = all;
-    if (!slices_.empty() && reference.last_arrival_ns != kNone.last_arrival_ns) {
-      narrow_by(reference, other, is_late(reference.last_arrival_ns),
-                slices_[host * kSlices + slice_of(reference.last_arrival_ns)]);
+    if (reference.last_arrival_ns == kNone.last_arrival_ns) {
+      continue;
+    }
+    // Between what the other host shows and this time its clock advances by more than it drifts: each bound holds at
+    // the reference's own time, however long a rank waited.
+    if (reference.first_end_ns != kNone.first_end_ns) {
+      at_most(host, reference.first_end_ns - other.last_arrival_ns, reference.first_end_ns);
+    }
+    if (other.first_end_ns != kNone.first_end_ns) {
+      at_least(host, reference.last_arrival_ns - other.first_end_ns, reference.last_arrival_ns);
     }
   }
 }
 
-/// Both hold when the reference's last rank arrived, or later by what the instance took: clocks drift apart by a
-/// small part of that, which is a small part of what the bounds are apart.
-void OffsetBounds::narrow_by(const HostEdge& reference, const HostEdge& other, bool last, CorrectionBounds& bounds) {
-  constexpr HostEdge kNone;
-  if (reference.last_arrival_ns == kNone.last_arrival_ns) {
-    return;
+void OffsetBounds::at_most(size_t host, int64_t correction_ns, int64_t at_ns) {
+  bounds_[host].high_ns = std::min(bounds_[host].high_ns, correction_ns);
+  if (!slices_.empty()) {
+    slices_[host * kSlices + slice_of(at_ns)].at_most(correction_ns, at_ns, is_late(at_ns));
   }
-  if (reference.first_end_ns != kNone.first_end_ns) {
-    bounds.at_most(reference.first_end_ns - other.last_arrival_ns, reference.last_arrival_ns, last);
+  fits_[host].reset();
+}
+
+void OffsetBounds::at_least(size_t host, int64_t correction_ns, int64_t at_ns) {
+  bounds_[host].low_ns = std::max(bounds_[host].low_ns, correction_ns);
+  if (!slices_.empty()) {
+    slices_[host * kSlices + slice_of(at_ns)].at_least(correction_ns, at_ns, is_late(at_ns));
   }
-  if (other.first_end_ns != kNone.first_end_ns) {
-    bounds.at_least(reference.last_arrival_ns - other.first_end_ns, reference.last_arrival_ns, last);
-  }
+  fits_[host].reset();
 }
 
 CorrectionBounds& OffsetBounds::Difference::slice(int64_t index) {
+  constexpr auto kAll = static_cast<int64_t>(kSlices);
+  index = std::clamp(index, first_index - kAll, first_index + 2 * kAll - 1);
   const auto found = std::ranges::lower_bound(slices, index, {}, &Slice::index);
   return found != slices.end() && found->index == index ? found->bounds
                                                         : slices.insert(found, {.index = index, .bounds = {}})->bounds;
@@ -109,11 +116,16 @@ void OffsetBounds::add_transfers(size_t sender, size_t receiver, std::span<const
   difference.timed_by = second == reference_ ? second : first;
   for (const Transfer& transfer : transfers) {
     const int64_t at_ns = difference.timed_by == sender ? transfer.begin_ns : transfer.end_ns;
-    CorrectionBounds& bounds = difference.slice(index_of(at_ns));
+    const int64_t index = index_of(at_ns);
+    if (difference.slices.empty()) {
+      difference.first_index = index;
+    }
+    CorrectionBounds& bounds = difference.slice(index);
+    const bool late = index - difference.first_index >= static_cast<int64_t>(kSlices / 2);
     if (receiver == second) {
-      bounds.at_least(transfer.begin_ns - transfer.end_ns, at_ns, is_late(at_ns));
+      bounds.at_least(transfer.begin_ns - transfer.end_ns, at_ns, late);
     } else {
-      bounds.at_most(transfer.end_ns - transfer.begin_ns, at_ns, is_late(at_ns));
+      bounds.at_most(transfer.end_ns - transfer.begin_ns, at_ns, late);
     }
   }
 }
@@ -149,84 +161,95 @@ void OffsetBounds::narrow_by_transfers() {
       continue;
     }
     is_final[from] = true;
-    const auto known = from == reference_ ? std::nullopt : std::optional(fit(from));
+    const CorrectionFit* known = from == reference_ ? nullptr : &fit(from);
     for (const auto& [to, difference] : neighbours[from]) {
-      if (!is_final[to]) {
-        narrow_from(from, known ? &*known : nullptr, to, *difference);
+      if (!is_final[to] && narrow_from(from, known, to, *difference)) {
         put(to);
       }
     }
   }
 }
 
-/// `known`: of the host that they come from; null for the reference.
-void OffsetBounds::narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference) {
+/// `known`: of the host that they come from; null for the reference. False if nothing was narrowed.
+bool OffsetBounds::narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference) {
   std::vector<CorrectionBounds> slices(slices_of(to).begin(), slices_of(to).end());
   Range all = bounds_[to];
+  const auto clamped = [](int64_t correction_ns) { return std::clamp(correction_ns, -kMostShiftNs, kMostShiftNs); };
   // By the reference's clock, from that of one of the two; `apart_ns`: how much more `to` is to be corrected.
   const auto common_time = [&](int64_t time_ns, int64_t apart_ns) {
-    const int64_t by_from_ns = time_ns + (difference.timed_by == to ? apart_ns : 0);
-    return by_from_ns + (known == nullptr ? 0 : known->line().at(by_from_ns + known->line().correction_ns));
+    const int64_t by_from_ns = time_ns + (difference.timed_by == to ? clamped(apart_ns) : 0);
+    return known == nullptr ? by_from_ns
+                            : by_from_ns + clamped(known->line().at(by_from_ns + clamped(known->line().correction_ns)));
   };
   const auto range_of_from = [&](int64_t at_ns) {
     constexpr Range kNone{.low_ns = 0, .high_ns = 0};
     return known == nullptr ? kNone : known->at(at_ns);
   };
-  const auto clamped = [](int64_t correction_ns) { return std::clamp(correction_ns, -kMostShiftNs, kMostShiftNs); };
   constexpr Range kNothing;
+  bool narrowed = false;
   for (const Difference::Slice& slice : difference.slices) {
     const CorrectionBounds apart = from < to ? slice.bounds : negative(slice.bounds);
     if (apart.low_ns != kNothing.low_ns) {
       const int64_t at_ns = common_time(apart.low_at_ns, apart.low_ns);
-      const int64_t low_ns = clamped(range_of_from(at_ns).low_ns + apart.low_ns);
+      const int64_t low_ns = clamped(clamped(range_of_from(at_ns).low_ns) + clamped(apart.low_ns));
+      CorrectionBounds& own = slices[slice_of(at_ns)];
+      narrowed = narrowed || low_ns > own.low_ns;
       all.low_ns = std::max(all.low_ns, low_ns);
-      slices[slice_of(at_ns)].at_least(low_ns, at_ns, is_late(at_ns));
+      own.at_least(low_ns, at_ns, is_late(at_ns));
     }
     if (apart.high_ns != kNothing.high_ns) {
       const int64_t at_ns = common_time(apart.high_at_ns, apart.high_ns);
-      const int64_t high_ns = clamped(range_of_from(at_ns).high_ns + apart.high_ns);
+      const int64_t high_ns = clamped(clamped(range_of_from(at_ns).high_ns) + clamped(apart.high_ns));
+      CorrectionBounds& own = slices[slice_of(at_ns)];
+      narrowed = narrowed || high_ns < own.high_ns;
       all.high_ns = std::min(all.high_ns, high_ns);
-      slices[slice_of(at_ns)].at_most(high_ns, at_ns, is_late(at_ns));
+      own.at_most(high_ns, at_ns, is_late(at_ns));
     }
   }
+  if (!narrowed) {
+    return false;
+  }
   if (contradicts(bounds_[to], all, span_.length())) {
-    return;
+    return false;
   }
   for (size_t i = 0; i < slices.size(); ++i) {
     if (contradicts(slices_of(to)[i], slices[i], span_.length() / static_cast<int64_t>(kSlices))) {
-      return;
+      return false;
     }
   }
   if (contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known)) {
-    return;  // by how much the clocks drifted is not known
+    return false;  // by how much the clocks drifted is not known
   }
-  const Range before = bounds_[to];
-  const int64_t error_ns = before.known() ? offset(to).error_ns : kForever;
-  const auto own_slices = std::span(slices_).subspan(to * slices.size(), slices.size());
+  std::optional<CorrectionFit> found;
+  if (all.known()) {
+    found.emplace(slices, measured_[to], span_);
+  }
+  if (bounds_[to].known() && found->line().error_ns >= offset(to).error_ns) {
+    return false;
+  }
   static_cast<Range&>(bounds_[to]) = all;
-  std::ranges::swap_ranges(slices, own_slices);
-  if (before.known() && offset(to).error_ns >= error_ns) {
-    static_cast<Range&>(bounds_[to]) = before;
-    std::ranges::swap_ranges(slices, own_slices);
-  }
+  std::ranges::copy(slices, slices_.begin() + static_cast<ptrdiff_t>(to * kSlices));
+  fits_[to] = std::move(found);
+  return true;
 }
 
-/// Of the slice that the time lies in: 0 to kSlices - 1 in the span, others up to a length of the span beside it.
+/// Of the slice that the time lies in: 0 to kSlices - 1 in the span, others beside it.
 int64_t OffsetBounds::index_of(int64_t time_ns) const {
   if (span_.length() == 0) {
     return 0;
   }
-  constexpr auto kAll = static_cast<double>(kSlices);
+  constexpr double kMost = 1e18;  // what an int64_t holds, with kSlices more
   const double share = static_cast<double>(time_ns - span_.from_ns) / static_cast<double>(span_.length());
-  return static_cast<int64_t>(std::floor(std::clamp(share * kAll, -kAll, 2 * kAll - 1)));
+  return static_cast<int64_t>(std::floor(std::clamp(share * static_cast<double>(kSlices), -kMost, kMost)));
 }
 
-CorrectionFit OffsetBounds::fit(size_t host) const {
-  if (slices_.empty()) {
+const CorrectionFit& OffsetBounds::fit(size_t host) const {
+  std::optional<CorrectionFit>& found = fits_[host];
+  if (!found) {
     const CorrectionBounds all{bounds_[host]};
-    return {std::span(&all, 1), measured_[host], span_};
+    found.emplace(slices_.empty() ? Slices(&all, 1) : slices_of(host), measured_[host], span_);
   }
-  return {slices_of(host), measured_[host], span_};
+  return *found;
 }
 
 bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
@@ -240,6 +263,7 @@ bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
   bounds.high_ns = high;
   bounds.measured = true;
   measured_[host] = {std::max(measured_[host].low_ns, low_ns), std::min(measured_[host].high_ns, high_ns)};
+  fits_[host].reset();
   return true;
 }
 

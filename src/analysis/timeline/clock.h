@@ -49,6 +49,7 @@ class OffsetBounds {
         span_(span),
         bounds_(hosts),
         measured_(hosts),
+        fits_(hosts),
         slices_(span.length() > 0 ? hosts * kSlices : 0) {}
 
   /// Adds one instance, with one edge per host. In such an instance every rank needs every other: no rank completes it
@@ -88,14 +89,17 @@ class OffsetBounds {
       CorrectionBounds bounds;
     };
     size_t timed_by = 0;        // the host whose clock the times are by
+    int64_t first_index = 0;    // of the first transfer
     std::vector<Slice> slices;  // those with transfers, ascending: of many pairs of hosts all would not fit
 
+    /// Times farther from the first transfer than the job is long share the outermost slices.
     CorrectionBounds& slice(int64_t index);
   };
   using Slices = std::span<const CorrectionBounds>;
-  static void narrow_by(const HostEdge& reference, const HostEdge& other, bool last, CorrectionBounds& bounds);
-  void narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference);
-  [[nodiscard]] CorrectionFit fit(size_t host) const;
+  void at_most(size_t host, int64_t correction_ns, int64_t at_ns);
+  void at_least(size_t host, int64_t correction_ns, int64_t at_ns);
+  bool narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference);
+  [[nodiscard]] const CorrectionFit& fit(size_t host) const;
   [[nodiscard]] Slices slices_of(size_t host) const {
     return slices_.empty() ? Slices{} : Slices(slices_).subspan(host * kSlices, kSlices);
   }
@@ -110,6 +114,7 @@ class OffsetBounds {
   TimeRange span_;
   std::vector<Bounds> bounds_;
   std::vector<Range> measured_;                                  // what narrow() narrowed them to
+  mutable std::vector<std::optional<CorrectionFit>> fits_;       // of hosts that were asked for: they take long
   std::vector<CorrectionBounds> slices_;                         // of each host, one after the other
   std::map<std::pair<size_t, size_t>, Difference> differences_;  // by two hosts with transfers, the lower index first
 };

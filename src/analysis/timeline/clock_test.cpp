@@ -205,6 +205,29 @@ TEST(Clock, AHostThatDriftsIsMovedByALine) {
   EXPECT_NE(clock.notes()[0].find("a drift of -50 ppm"), std::string::npos) << clock.notes()[0];
 }
 
+/// The reference waits for a minute in the middle of the job: what that bounds holds when the other came.
+TEST(OffsetBounds, ALongWaitOfTheReferenceContradictsNoDrift) {
+  constexpr int64_t kSteps = 600;
+  constexpr int64_t kWaitNs = 60 * kNsPerSecond;
+  constexpr int64_t kTakesNs = 200 * kNsPerUs;
+  for (const int64_t part : {20'000, -20'000}) {  // 50 ppm
+    const auto second = [&](int64_t time_ns) { return time_ns + time_ns / part; };
+    OffsetBounds bounds(2, 0, {0, (kSteps - 1) * kNsPerSecond + kWaitNs + kTakesNs + 1});
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const int64_t came_ns = i * kNsPerSecond + (i > kSteps / 2 ? kWaitNs : 0);
+      const int64_t last_ns = came_ns + (i == kSteps / 2 ? kWaitNs : 0);
+      bounds.add({{.last_arrival_ns = came_ns, .first_end_ns = last_ns + kTakesNs},
+                  {.last_arrival_ns = second(last_ns), .first_end_ns = second(last_ns + kTakesNs)}});
+    }
+    const CorrectionLine line = bounds.offset(1);
+    EXPECT_TRUE(line.fits) << part;
+    EXPECT_LT(line.error_ns, 250 * kNsPerUs) << part;
+    for (int64_t i = 0; i < kSteps; ++i) {
+      ASSERT_LE(std::abs(line.at(i * kNsPerSecond) + i * kNsPerSecond / part), line.error_ns) << i;
+    }
+  }
+}
+
 TEST(Clock, HostsThatCanNotBeComparedAreOneNote) {
   std::vector<Node> nodes;
   for (NodeId id = 1; id <= 20; ++id) {

@@ -88,6 +88,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
   out.completion_ns = std::numeric_limits<int64_t>::min();
   out.batch = BatchPart::kNone;
   bool open = false;
+  bool in_call = false;  // a rank's call has not returned
   size_t batched = 0;
   size_t kernels = 0;
   const Group& of = timeline.groups()[group];
@@ -95,7 +96,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     const CallSequence& sequence = timeline.sequences()[index];
     const Call* call = sequence.call_at(number);
     if (call == nullptr) {
-      if (number >= sequence.end_number() && !sequence.continued) {
+      if (number >= sequence.next_number() && !sequence.continued) {
         out.absent.push_back(index);
       }
       continue;
@@ -107,6 +108,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
         {begin_ns(sequence, number, *call), call->arrival_ns, end_ns, index, call->is_open(), call->batch});
     if (end_ns == kForever) {
       open = true;
+      in_call = in_call || (call->is_open() && !call->launched);
       if (call->is_open() && inside(of, sequence, number)) {
         out.hung = true;
         out.hung_to_ns = std::max(out.hung_to_ns, sequence.observed_to_ns());
@@ -117,7 +119,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
     kernels += !sequence.queued_us.empty() && sequence.kernel_start_ns(number) ? 1 : 0;
     batched += call->batch == BatchPart::kNone ? 0 : 1;
   }
-  if (out.seen.empty()) {
+  if (out.seen.empty() || (!in_call && std::ranges::binary_search(of.captured, number))) {
     return false;
   }
   out.by_device = !open && kernels == out.seen.size() && kernels > 1;

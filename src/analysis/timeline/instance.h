@@ -49,7 +49,8 @@ struct NumberRange {
 /// The numbers in which the group's sequences have calls: disjoint, ascending.
 std::vector<NumberRange> numbers_of_instances(const Timeline& timeline, const Group& group);
 
-/// Fills `out` (reused between calls); false if no rank took part.
+/// Fills `out` (reused between calls); false if no rank took part, or if a rank captured its call into a CUDA graph and
+/// none is inside of it.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Instance& out);
 
 /// Reads every instance of the group into `instance`, in order, and calls `visit` after each.

@@ -7,8 +7,10 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "analysis/intervals.h"
@@ -113,6 +115,7 @@ struct CallSequence {
   int64_t shift_ns = 0;       // of its node's clock
   int64_t first_seq = 0;      // number of calls[0]
   int64_t number_offset = 0;  // number = seq + number_offset
+  int64_t captured_end = 0;   // after its last call that was captured into a CUDA graph, as a seq; 0: none
   int64_t first_arrival_ns = kForever;
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();
   int64_t first_open_ns = kForever;  // arrival of the first open call
@@ -160,6 +163,10 @@ struct CallSequence {
   void move(const ClockMove& move);
   [[nodiscard]] int64_t first_number() const { return first_seq + number_offset; }
   [[nodiscard]] int64_t end_number() const { return first_number() + static_cast<int64_t>(calls.size()); }
+  /// The number of the call that the rank has not made yet: it may have captured some after its last one that ran.
+  [[nodiscard]] int64_t next_number() const {
+    return captured_end == 0 ? end_number() : std::max(end_number(), captured_end + number_offset);
+  }
 };
 
 struct Group {
@@ -169,6 +176,7 @@ struct Group {
   std::optional<int32_t> nranks;
   int64_t last_ended_number = std::numeric_limits<int64_t>::min();  // newest number that any of its ranks completed
   std::vector<uint32_t> sequences;
+  std::vector<int64_t> captured;  // numbers of calls that a rank has captured into a CUDA graph, ascending
   /// Ranks that no recording shows: of its communicator, or of its job if the size of its communicator is not known.
   /// Ranks that were started and called nothing yet are recorded.
   MissingRanks unrecorded{{}, 0};
@@ -193,6 +201,8 @@ class Timeline {
   /// True if the rank has calls on the communicator, or made it. In constant time.
   [[nodiscard]] bool calls_on(MemberIndex member, CommHash communicator) const;
   [[nodiscard]] const CallSignature& signature(uint16_t index) const { return signatures_[index]; }
+  /// Of what graphs launch on a communicator: its own names.
+  [[nodiscard]] bool is_graph_of(CommHash graph, CommHash communicator) const;
   /// What all ranks of the group pass or get in one call of it, as `payload_bytes`; none if that is not known.
   [[nodiscard]] std::optional<int64_t> payload(uint32_t group, uint16_t signature) const;
   [[nodiscard]] const std::vector<CommunicatorCall>& communicator_calls() const { return communicator_calls_; }
@@ -212,6 +222,7 @@ class Timeline {
   std::vector<CallSequence> sequences_;
   std::vector<std::vector<uint32_t>> by_member_;
   std::vector<std::unordered_set<CommHash>> called_on_;  // by member
+  std::set<std::pair<CommHash, CommHash>> graphs_;       // name, and that of the communicator
   std::vector<Group> groups_;
   std::vector<CallSignature> signatures_;
   std::vector<CommunicatorCall> communicator_calls_;

@@ -52,8 +52,10 @@ bool is_system_code(std::string_view path) {
 
 bool is_library_file(std::string_view path) {
   constexpr std::array<std::string_view, 5> kFolders{"/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/lib/"};
-  constexpr std::array<std::string_view, 2> kPackages{"/site-packages/", "/dist-packages/"};
-  return code_kind(path) != CodeKind::kProgram || is_system_code(path) ||
+  constexpr std::array<std::string_view, 3> kPackages{"/site-packages/", "/dist-packages/", "/lib-dynload/"};
+  const std::string_view name = base_name(path);
+  return code_kind(path) != CodeKind::kProgram || is_system_code(path) || name.starts_with("python") ||
+         (name.starts_with("lib") && name.contains(".so")) ||
          std::ranges::any_of(kFolders, [&](std::string_view folder) { return path.starts_with(folder); }) ||
          std::ranges::any_of(kPackages, [&](std::string_view folder) { return path.contains(folder); });
 }

@@ -20,7 +20,8 @@ CodeKind code_kind(std::string_view path);
 /// The kernel's and the C and C++ library's: what nearly every wait is inside of.
 bool is_system_code(std::string_view path);
 
-/// True for files that are not the user's program: those of code_kind(), and all below the system's library folders.
+/// True for files that are not the user's program: those of code_kind(), all libraries by their name, the interpreter
+/// of Python and its modules, and all below the system's library folders.
 bool is_library_file(std::string_view path);
 
 }  // namespace stalltrace

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/read_at.h"
 
 namespace stalltrace {
@@ -138,18 +139,22 @@ bool ElfFile::is_of_this_machine() const { return header_.e_machine == kThisMach
 
 bool ElfFile::read(uint64_t offset, std::span<std::byte> into) const { return read_whole(fd_, offset, into); }
 
-void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, const Elf64_Shdr&)>& take) const {
+bool ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, const Elf64_Shdr&)>& take,
+                   int64_t until_ns) const {
   const auto table = std::ranges::find(sections_, type, &Elf64_Shdr::sh_type);  // a file has at most one
   if (table == sections_.end() || table->sh_entsize != sizeof(Elf64_Sym) || table->sh_link >= sections_.size()) {
-    return;
+    return true;
   }
   const Elf64_Shdr& strings = sections_[table->sh_link];
   std::vector<Elf64_Sym> symbols(kSymbolsAtOnce);
   const uint64_t count = std::min(table->sh_size / sizeof(Elf64_Sym), kMostSymbols);
   for (uint64_t first = 0; first < count; first += kSymbolsAtOnce) {
+    if (until_ns != INT64_MAX && monotonic_now_ns() > until_ns) {
+      return false;
+    }
     const std::span some(symbols.data(), std::min<uint64_t>(kSymbolsAtOnce, count - first));
     if (!read_whole(fd_, table->sh_offset + first * sizeof(Elf64_Sym), some)) {
-      return;
+      return true;
     }
     for (const Elf64_Sym& symbol : some) {
       if (symbol.st_shndx != SHN_UNDEF && symbol.st_name < strings.sh_size) {
@@ -157,13 +162,14 @@ void ElfFile::walk(uint32_t type, const std::function<void(const Elf64_Sym&, con
       }
     }
   }
+  return true;
 }
 
-void ElfFile::each_symbol(const std::function<void(const Elf64_Sym&, uint64_t)>& take) const {
-  for (const uint32_t type : {SHT_DYNSYM, SHT_SYMTAB}) {
-    walk(type,
-         [&](const Elf64_Sym& symbol, const Elf64_Shdr& strings) { take(symbol, strings.sh_offset + symbol.st_name); });
-  }
+bool ElfFile::each_symbol(const std::function<void(const Elf64_Sym&, uint64_t)>& take, int64_t until_ns) const {
+  const auto with_name = [&](const Elf64_Sym& symbol, const Elf64_Shdr& strings) {
+    take(symbol, strings.sh_offset + symbol.st_name);
+  };
+  return walk(SHT_DYNSYM, with_name, until_ns) && walk(SHT_SYMTAB, with_name, until_ns);
 }
 
 std::string ElfFile::names_of(const Elf64_Shdr& strings, std::span<const std::string_view> needles) const {

@@ -31,8 +31,10 @@ class ElfFile {
   [[nodiscard]] std::vector<std::optional<uint64_t>> symbol_values(std::span<const std::string_view> names) const;
   /// The address of a loaded section; nullopt if it is missing or not loaded.
   [[nodiscard]] std::optional<uint64_t> section_address(std::string_view name) const;
-  /// Every defined symbol with its name's offset in the file, the dynamic table first; at most a million of each.
-  void each_symbol(const std::function<void(const Elf64_Sym& symbol, uint64_t name_at)>& take) const;
+  /// Every defined symbol with its name's offset in the file, the dynamic table first; at most a million of each. False
+  /// if CLOCK_MONOTONIC passed `until_ns` before the last.
+  bool each_symbol(const std::function<void(const Elf64_Sym& symbol, uint64_t name_at)>& take,
+                   int64_t until_ns = INT64_MAX) const;
   /// Defined symbols of a table (SHT_DYNSYM, SHT_SYMTAB) with their names, if the table's text contains any of
   /// `needles`.
   void each_name(uint32_t type, std::span<const std::string_view> needles,
@@ -51,8 +53,9 @@ class ElfFile {
 
  private:
   explicit ElfFile(int fd) : fd_(fd) {}
-  /// `take` gets a symbol and the file offset of the name table.
-  void walk(uint32_t type, const std::function<void(const Elf64_Sym& symbol, const Elf64_Shdr& strings)>& take) const;
+  /// `take` gets a symbol and the name table. False if the time was not enough.
+  bool walk(uint32_t type, const std::function<void(const Elf64_Sym& symbol, const Elf64_Shdr& strings)>& take,
+            int64_t until_ns = INT64_MAX) const;
   /// A whole name table; empty if it is too large or contains none of `needles`.
   [[nodiscard]] std::string names_of(const Elf64_Shdr& strings, std::span<const std::string_view> needles) const;
 

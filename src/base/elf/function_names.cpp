@@ -62,8 +62,9 @@ std::string readable(const std::string& symbol) {
   return name;
 }
 
-std::vector<std::optional<CodeLocation>> functions_covering(const ElfFile& file, std::vector<Wanted> wanted) {
-  file.each_symbol([&](const Elf64_Sym& symbol, uint64_t name_at) {
+std::vector<std::optional<CodeLocation>> functions_covering(const ElfFile& file, std::vector<Wanted> wanted,
+                                                            int64_t until_ns) {
+  const auto take = [&](const Elf64_Sym& symbol, uint64_t name_at) {
     if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC) {
       return;
     }
@@ -74,8 +75,11 @@ std::vector<std::optional<CodeLocation>> functions_covering(const ElfFile& file,
         one = {one.address, symbol.st_value, name_at, true};
       }
     }
-  });
+  };
   std::vector<std::optional<CodeLocation>> locations(wanted.size());
+  if (!file.each_symbol(take, until_ns)) {
+    return locations;  // a later symbol may be more exact
+  }
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i].found) {
       locations[i] = CodeLocation{readable(file.text_at(wanted[i].name_at, kLongestSymbol - 1)),
@@ -87,23 +91,25 @@ std::vector<std::optional<CodeLocation>> functions_covering(const ElfFile& file,
 
 }  // namespace
 
-std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets) {
+std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets,
+                                                      int64_t until_ns) {
   const std::optional<ElfFile> file = ElfFile::open(fd);
   std::vector<Wanted> wanted(file_offsets.size());
   for (size_t i = 0; file && i < wanted.size(); ++i) {
     wanted[i].address = file->code_address(file_offsets[i]);
   }
-  return file ? functions_covering(*file, std::move(wanted))
+  return file ? functions_covering(*file, std::move(wanted), until_ns)
               : std::vector<std::optional<CodeLocation>>(file_offsets.size());
 }
 
-std::vector<std::optional<CodeLocation>> functions_at_addresses(int fd, std::span<const uint64_t> addresses) {
+std::vector<std::optional<CodeLocation>> functions_at_addresses(int fd, std::span<const uint64_t> addresses,
+                                                                int64_t until_ns) {
   const std::optional<ElfFile> file = ElfFile::open(fd);
   std::vector<Wanted> wanted(addresses.size());
   for (size_t i = 0; i < wanted.size(); ++i) {
     wanted[i].address = addresses[i] != 0 ? std::optional(addresses[i]) : std::nullopt;
   }
-  return file ? functions_covering(*file, std::move(wanted))
+  return file ? functions_covering(*file, std::move(wanted), until_ns)
               : std::vector<std::optional<CodeLocation>>(addresses.size());
 }
 

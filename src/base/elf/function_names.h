@@ -18,11 +18,14 @@ struct CodeLocation {
 
 /// The functions at these offsets of an open ELF file for this machine, one result each; nullopt where no symbol with a
 /// size covers the offset, or if it is not such a file. The innermost of nested symbols. Takes one pass over all of the
-/// file's symbols, whatever the number of offsets.
-std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets);
+/// file's symbols, whatever the number of offsets; if CLOCK_MONOTONIC passes `until_ns` before its end, all are
+/// nullopt.
+std::vector<std::optional<CodeLocation>> functions_at(int fd, std::span<const uint64_t> file_offsets,
+                                                      int64_t until_ns = INT64_MAX);
 
 /// The same in a file of symbols alone, at addresses as in the symbol table.
-std::vector<std::optional<CodeLocation>> functions_at_addresses(int fd, std::span<const uint64_t> addresses);
+std::vector<std::optional<CodeLocation>> functions_at_addresses(int fd, std::span<const uint64_t> addresses,
+                                                                int64_t until_ns = INT64_MAX);
 
 /// By what the symbols of a stripped file are found in another one.
 struct CodeAddresses {

@@ -37,6 +37,36 @@ bool take_number(std::string_view& text, char stop, int base, uint64_t& value) {
   return true;
 }
 
+/// A line of /proc/PID/maps. `code_of_files`: nullopt for all other memory, as early as possible: most lines are of
+/// such.
+std::optional<Mapping> parse_line(std::string_view line, bool code_of_files) {
+  // start-end perms offset major:minor inode   path
+  Mapping mapping;
+  MappedFile& file = mapping.file;
+  uint64_t major = 0;
+  uint64_t minor = 0;
+  if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5) {
+    return std::nullopt;
+  }
+  mapping.executable = line[2] == 'x';
+  if (code_of_files && !mapping.executable) {
+    return std::nullopt;
+  }
+  line.remove_prefix(5);
+  if (!take_number(line, ' ', 16, file.offset) || !take_number(line, ':', 16, major) ||
+      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode)) {
+    return std::nullopt;
+  }
+  line = trim(line);
+  if (code_of_files && (file.inode == 0 || !line.starts_with('/'))) {
+    return std::nullopt;
+  }
+  file.device_major = static_cast<uint32_t>(major);
+  file.device_minor = static_cast<uint32_t>(minor);
+  file.path = line;
+  return mapping;
+}
+
 constexpr size_t kMostThreads = 4096;
 
 /// Inode of the initial pid namespace: PROC_PID_INIT_INO of include/linux/proc_ns.h, since Linux 3.8.
@@ -56,32 +86,11 @@ pid_t inner_number(const std::string& status_path) {
 
 }  // namespace
 
-std::optional<Mapping> parse_mapping(std::string_view line) {
-  // start-end perms offset major:minor inode   path
-  Mapping mapping;
-  MappedFile& file = mapping.file;
-  uint64_t major = 0;
-  uint64_t minor = 0;
-  if (!take_number(line, '-', 16, file.start) || !take_number(line, ' ', 16, file.end) || line.size() < 5) {
-    return std::nullopt;
-  }
-  mapping.executable = line[2] == 'x';
-  line.remove_prefix(5);
-  if (!take_number(line, ' ', 16, file.offset) || !take_number(line, ':', 16, major) ||
-      !take_number(line, ' ', 16, minor) || !take_number(line, ' ', 10, file.inode)) {
-    return std::nullopt;
-  }
-  file.device_major = static_cast<uint32_t>(major);
-  file.device_minor = static_cast<uint32_t>(minor);
-  file.path = trim(line);
-  return mapping;
-}
+std::optional<Mapping> parse_mapping(std::string_view line) { return parse_line(line, false); }
 
 std::optional<MappedFile> parse_maps_line(std::string_view line) {
-  auto mapping = parse_mapping(line);
-  const bool of_file =
-      mapping && mapping->executable && mapping->file.inode != 0 && mapping->file.path.starts_with('/');
-  return of_file ? std::optional(std::move(mapping->file)) : std::nullopt;
+  auto mapping = parse_line(line, true);
+  return mapping ? std::optional(std::move(mapping->file)) : std::nullopt;
 }
 
 std::string_view value_of(const Environment& environment, std::string_view name) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "base/untrusted/bytes.h"
 
@@ -109,14 +110,19 @@ std::optional<CodeAddresses> addresses_from_bytes(std::string_view& bytes, size_
 FunctionNameReader::FunctionNameReader(std::string symbols, ReadBy read_by)
     : symbols_(std::move(symbols)), read_by_(read_by), child_(serve_names, HelperProcess::Rights::kNone) {}
 
+int64_t FunctionNameReader::limit_here(int64_t until_ns) const {
+  return read_by_ == ReadBy::kThisProcess ? until_ns : INT64_MAX;
+}
+
 std::optional<FunctionNameReader::Named> FunctionNameReader::read(const UntrustedFile& file,
                                                                   std::span<const uint64_t> file_offsets,
-                                                                  int64_t most_ns) {
+                                                                  int64_t until_ns) {
   if (read_by_ == ReadBy::kThisProcess || (file.owner() == 0 && !file.others_may_write())) {
-    Named named{.locations = stalltrace::functions_at(file.fd(), file_offsets), .code = {}};
+    Named named{.locations = stalltrace::functions_at(file.fd(), file_offsets, limit_here(until_ns)), .code = {}};
     named.code = addresses_of_unnamed(file.fd(), file_offsets, named.locations);
     return named;
   }
+  const int64_t most_ns = until_ns - monotonic_now_ns();
   if (most_ns <= 0) {
     return std::nullopt;
   }
@@ -140,7 +146,7 @@ std::optional<FunctionNameReader::Named> FunctionNameReader::read(const Untruste
   return Named{std::move(*locations), std::move(*code)};
 }
 
-void FunctionNameReader::name_rest(Named& named) {
+void FunctionNameReader::name_rest(Named& named, int64_t until_ns) {
   const std::string& id = named.code.build_id;
   if (id.size() < kShortestId || named.code.addresses.empty()) {
     return;
@@ -153,7 +159,7 @@ void FunctionNameReader::name_rest(Named& named) {
   if (!file || (file->owner() != 0 && file->owner() != ::geteuid()) || file->others_may_write()) {
     return;
   }
-  auto found = functions_at_addresses(file->fd(), named.code.addresses);
+  auto found = functions_at_addresses(file->fd(), named.code.addresses, limit_here(until_ns));
   for (size_t i = 0; i < found.size(); ++i) {
     if (!named.locations[i]) {
       named.locations[i] = std::move(found[i]);
@@ -164,11 +170,12 @@ void FunctionNameReader::name_rest(Named& named) {
 std::optional<FunctionNameReader::Locations> FunctionNameReader::functions_at(const UntrustedFile& file,
                                                                               std::span<const uint64_t> file_offsets,
                                                                               int64_t most_ns) {
-  auto named = read(file, file_offsets, most_ns);
+  const int64_t until_ns = monotonic_now_ns() + most_ns;
+  auto named = read(file, file_offsets, until_ns);
   if (!named) {
     return std::nullopt;
   }
-  name_rest(*named);
+  name_rest(*named, until_ns);
   return std::move(named->locations);
 }
 

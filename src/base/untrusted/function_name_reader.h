@@ -34,7 +34,7 @@ class FunctionNameReader {
   /// As stalltrace::functions_at(). A child reads files that others than root may write, and is waited for `most_ns`;
   /// nullopt where that was not enough, or it ended. Files that root alone may write are read here, whatever that
   /// takes, and so are files of symbols: only if root or our own user alone may write them, on a file system of this
-  /// host.
+  /// host. With kThisProcess `most_ns` holds for all files, and what it was not enough for has no name.
   std::optional<Locations> functions_at(const UntrustedFile& file, std::span<const uint64_t> file_offsets,
                                         int64_t most_ns);
 
@@ -43,8 +43,10 @@ class FunctionNameReader {
     Locations locations;
     CodeAddresses code;  // addresses only where a function has no name
   };
-  std::optional<Named> read(const UntrustedFile& file, std::span<const uint64_t> file_offsets, int64_t most_ns);
-  void name_rest(Named& named);
+  std::optional<Named> read(const UntrustedFile& file, std::span<const uint64_t> file_offsets, int64_t until_ns);
+  void name_rest(Named& named, int64_t until_ns);
+  /// For files that are read here.
+  [[nodiscard]] int64_t limit_here(int64_t until_ns) const;
 
   std::string symbols_;
   ReadBy read_by_;

@@ -61,6 +61,19 @@ TEST(FunctionNameReader, FilesOfOthersAreReadByAChild) {
   fs::remove(copy);
 }
 
+TEST(FunctionNameReader, ItsTimeHoldsInThisProcessToo) {
+  const auto file = UntrustedFile::open_path("/proc/self/exe");
+  ASSERT_TRUE(file);
+  FunctionNameReader reader("/usr/lib/debug", FunctionNameReader::ReadBy::kThisProcess);
+  const std::vector<uint64_t> offsets{offset_of_function()};
+  const auto named = reader.functions_at(*file, offsets, 20 * kNsPerSecond);
+  ASSERT_TRUE(named);
+  EXPECT_TRUE((*named)[0]);
+  const auto without_time = reader.functions_at(*file, offsets, -1);
+  ASSERT_TRUE(without_time);
+  EXPECT_FALSE((*without_time)[0]);
+}
+
 TEST(FunctionNameReader, AStrippedFilesNamesAreInTheFileOfItsSymbols) {
   const std::string folder = testing::TempDir() + "symbols." + std::to_string(::getpid());
   const std::string symbols = folder + "/.build-id/01/23456789abcdef.debug";

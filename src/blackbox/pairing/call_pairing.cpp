@@ -63,6 +63,9 @@ void CallPairing::accept_collective(Collective row) {
   ProcessState& process = states_[row.pid];
   if (row.completion == Completion::kCaptured) {
     process.communicators.note_captured(row.comm_ptr);
+    if (process.pending.contains(row.event_id)) {  // it was open until its launch had returned
+      process.pending.take(row.event_id);
+    }
     process.communicators.complete(row);
     return next_.accept(std::move(row));
   }
@@ -83,6 +86,12 @@ void CallPairing::accept_collective(Collective row) {
   }
   Collective completed = row;
   process.communicators.complete(completed);
+  // It may never be joined: one of NCCL's own threads may launch it, and its number shows nothing. The file is to say
+  // that it is open.
+  if (process.has_file && completed.completion == Completion::kOpen && completed.launch_ns &&
+      process.communicators.captures(completed.comm_ptr)) {
+    completed.completion = Completion::kUnobserved;
+  }
   next_.accept(std::move(completed));
   if (!process.pending.put(row, true, process.behind)) {
     losses_.add(kLostForgotten);
@@ -118,6 +127,10 @@ void CallPairing::communicator(const Communicator& row) {
   if (const auto delivered = process->delivered_serials.find(row.comm_ptr);
       delivered != process->delivered_serials.end() && row.destroyed_ns && !std::exchange(delivered->second, true)) {
     deliver_serial(*process, row.comm_ptr);
+  }
+  if (const auto delivered = process->delivered_serials.find(row.comm_ptr | kGraphCommunicator);
+      delivered != process->delivered_serials.end() && row.destroyed_ns && !std::exchange(delivered->second, true)) {
+    deliver_graph_serial(*process, row.comm_ptr);
   }
 }
 
@@ -214,29 +227,45 @@ void CallPairing::call(ProfilerCall call) {
 
 /// The row of a communicator, which the file has, under its serial number there.
 void CallPairing::deliver_serial(const ProcessState& process, uint64_t serial) {
+  next_.accept(*process.communicators.profiled(serial));
+}
+
+/// The row of what graphs launch on a communicator of the file. Its parent is that communicator, whose connections it
+/// uses.
+void CallPairing::deliver_graph_serial(const ProcessState& process, uint64_t serial) {
   Communicator row = *process.communicators.profiled(serial);
-  if (process.graph_serials.contains(serial)) {
-    row.comm_id_hash = graph_name(row.comm_id_hash);
-    row.nccl_comm_hash = 0;
-  }
+  Collective parent;
+  parent.comm_ptr = serial;
+  parent.comm_id_hash = row.comm_id_hash;
+  process.communicators.rename(parent);
+  row.comm_ptr = serial | kGraphCommunicator;
+  row.parent_hash = parent.comm_id_hash;
+  row.comm_id_hash = graph_name(row.comm_id_hash);
+  row.nccl_comm_hash = 0;
   next_.accept(std::move(row));
 }
 
 /// Delivers a call that only the file reports, with the probes' name of its communicator where known, and where both
-/// number alike.
+/// number alike. What a graph launched is named alike whatever the probes of this process saw.
 void CallPairing::deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event) {
   Collective row = call.row;
   row.event_id = event;
   const bool renamed = process.communicators.rename(row);
-  const bool by_graphs = renamed && (call.by_graph || process.communicators.captures(row.comm_ptr));
-  if (by_graphs) {
-    process.communicators.note_captured(row.comm_ptr);  // before tracing began
-    row.comm_ptr = call.row.comm_ptr;
+  if (call.by_graph) {
+    if (renamed) {
+      process.communicators.note_captured(row.comm_ptr);  // before tracing began
+    }
+    row.comm_ptr = call.row.comm_ptr | kGraphCommunicator;
     row.comm_id_hash = graph_name(call.row.comm_id_hash);
-    process.graph_serials.insert(row.comm_ptr);
-  }
-  if ((!renamed || by_graphs) && process.communicators.profiled(row.comm_ptr) != nullptr &&
-      process.delivered_serials.try_emplace(row.comm_ptr, false).second) {
+    if (process.communicators.profiled(call.row.comm_ptr) != nullptr &&
+        process.delivered_serials.try_emplace(row.comm_ptr, false).second) {
+      deliver_graph_serial(process, call.row.comm_ptr);
+    }
+  } else if (renamed && process.communicators.captures(row.comm_ptr)) {
+    row.comm_ptr = call.row.comm_ptr | kUncertainCommunicator;
+    row.comm_id_hash = 0;
+  } else if (!renamed && process.communicators.profiled(row.comm_ptr) != nullptr &&
+             process.delivered_serials.try_emplace(row.comm_ptr, false).second) {
     deliver_serial(process, row.comm_ptr);
   }
   next_.accept(std::move(row));

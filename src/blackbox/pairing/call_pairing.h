@@ -5,8 +5,9 @@
 // delivered unchanged.
 //
 // Where calls are captured into CUDA graphs, the probes count the captured calls, and the file counts what the graphs
-// launch. The calls beside them are joined by their launch alone, and keep the probes' numbers; what only the file has
-// on such a communicator is delivered on a communicator of its own, with the file's numbers, which all ranks share.
+// launch. What graphs launch is delivered on a communicator of its own, with the file's numbers, which all ranks share.
+// The calls beside them are joined by their launch alone, and keep the probes' numbers. What else only the file has on
+// such a communicator may be either, and gets no communicator.
 //
 // A file's rows arrive validated (blackbox/decode/) and affect rows of their own process only. All state is bounded;
 // what exceeds a bound is counted in losses(). Pure: no kernel, no clock. One thread.
@@ -15,7 +16,6 @@
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <set>
 #include <unordered_map>
 #include <vector>
 
@@ -88,8 +88,8 @@ class CallPairing final : public EventSink {
     PairedCalls paired;
     Matches matches;
     StepBacklog steps;
-    std::map<uint64_t, bool> delivered_serials;  // communicators that only the file reports; true: with their end
-    std::set<uint64_t> graph_serials;            // of them: what graphs launch on those that the probes report
+    /// Communicators that only the file reports, and those of graphs, by `comm_ptr`; true: with their end.
+    std::map<uint64_t, bool> delivered_serials;
   };
 
   void accept_collective(Collective row);
@@ -101,6 +101,7 @@ class CallPairing final : public EventSink {
   void deliver(const ProcessState& process, const PairedCall& paired);
   void deliver_file_only(ProcessState& process, const ProfilerCall& call, EventId event);
   void deliver_serial(const ProcessState& process, uint64_t serial);
+  void deliver_graph_serial(const ProcessState& process, uint64_t serial);
   void deliver_steps(const ProcessState& process, std::vector<ProxyStep> rows, EventId event);
 
   EventIds& ids_;

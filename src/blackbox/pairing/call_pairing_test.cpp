@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "blackbox/pairing/testing/pairing_fixture.h"
@@ -53,7 +54,7 @@ TEST_F(Pairing, LaunchesOfAGraphDoNotShiftTheNumbersOfTheCallsBesideIt) {
     if (row.comm_id_hash != kIdHash) {
       by_graph.push_back(row.seq);
       graph_hash = row.comm_id_hash;
-      EXPECT_EQ(row.comm_ptr, kSerial);
+      EXPECT_EQ(row.comm_ptr, kSerial | kGraphCommunicator);
       continue;
     }
     called.push_back(row.seq);
@@ -80,8 +81,42 @@ TEST_F(Pairing, ANumberJoinsNothingOnceACallWasCaptured) {
   pairing_.call(launched);
   ASSERT_EQ(rows().size(), 3);
   for (const Collective& row : rows()) {
-    EXPECT_EQ(row.completion == Completion::kProfiler, row.comm_ptr == kSerial);
+    EXPECT_EQ(row.completion == Completion::kProfiler, row.comm_ptr == (kSerial | kUncertainCommunicator));
+    EXPECT_EQ(row.comm_id_hash == 0, row.comm_ptr == (kSerial | kUncertainCommunicator));
+    EXPECT_NE(row.completion, Completion::kOpen) << "nothing says that it has not ended";
   }
+}
+
+/// The agent of one node may have been started after the calls were captured, or know no communicator at all.
+TEST_F(Pairing, WhatAGraphLaunchesIsNamedAlikeWhateverTheProbesSaw) {
+  std::set<CommHash> names;
+  for (const bool made_while_tracing : {false, true}) {
+    MemorySource rows;
+    CallPairing pairing(ids_, rows);
+    begin(made_while_tracing, pairing);
+    ProfilerCall launched = profiled(1);
+    launched.by_graph = true;
+    pairing.call(launched);
+    EXPECT_TRUE(rows.collectives({}, [&](const Collective& row) { names.insert(row.comm_id_hash); }));
+    for (const Communicator& row : *rows.communicators()) {
+      if (is_graph_communicator(row.comm_ptr)) {
+        EXPECT_EQ(row.parent_hash, made_while_tracing ? kIdHash : kNcclHash);
+      }
+    }
+  }
+  EXPECT_EQ(names.size(), 1U);
+  EXPECT_FALSE(names.contains(kNcclHash) || names.contains(kIdHash) || names.contains(0));
+}
+
+TEST_F(Pairing, ACallThatWasOpenUntilItWasCapturedJoinsNothing) {
+  begin(true);
+  pairing_.accept(probe(0, false));
+  Collective captured = probe(0);
+  captured.completion = Completion::kCaptured;
+  pairing_.accept(captured);
+  pairing_.call(profiled(0));
+  ASSERT_EQ(rows().size(), 2);
+  EXPECT_EQ(rows()[0].completion, Completion::kCaptured);
 }
 
 TEST_F(Pairing, AKernelThatHasBegunIsReportedBeforeItEnds) {

@@ -32,6 +32,9 @@ class LateWatch {
   static constexpr int64_t kMostAtOnce = 6;
   static constexpr int64_t kEveryNs = 10 * kNsPerSecond;
   static constexpr int64_t kKept = 2;
+  /// A process of which nothing could be read because it ran is left out for the time that refills all samples: it
+  /// would use them up.
+  static constexpr int64_t kLeftOutNs = kMostAtOnce * kEveryNs;
   /// Shortest interval between requested samples.
   static constexpr int64_t kAskedNs = 2 * kNsPerSecond;
   /// Number of processes in one sample.

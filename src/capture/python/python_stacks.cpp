@@ -38,17 +38,22 @@ void PythonStacks::deliver(const ReadStack& read) {
 
 void PythonStacks::update(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns) {
   for (const ReadStack& stack : reader_.take(now_ns)) {
+    if (stack.pid == stack.rank_pid && stack.frames.empty() && stack.problem.empty()) {
+      others_[stack.pid] = now_ns + LateWatch::kLeftOutNs;
+    }
     deliver(stack);
   }
   for (const pid_t other : reader_.take_others()) {
-    others_.insert(other);
+    others_[other] = INT64_MAX;
   }
   if (now_ns - sampled_ns_ < kSampleNs || reader_.busy()) {
     return;
   }
   sampled_ns_ = now_ns;
   std::vector<CallStanding> ranks = standings();
-  std::erase_if(others_, [&](pid_t pid) { return std::ranges::find(ranks, pid, &CallStanding::pid) == ranks.end(); });
+  std::erase_if(others_, [&](const auto& other) {
+    return other.second <= now_ns || std::ranges::find(ranks, other.first, &CallStanding::pid) == ranks.end();
+  });
   LateWatches::StandingsOfUsers users;
   for (const CallStanding& standing : ranks) {
     if (!others_.contains(standing.pid)) {

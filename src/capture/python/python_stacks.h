@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <vector>
 
@@ -40,7 +41,7 @@ class PythonStacks {
   UserOf user_of_;
   LateWatches watches_;
   StackReader reader_;
-  std::set<pid_t> others_;  // of which nothing can be read
+  std::map<pid_t, int64_t> others_;  // of which nothing can be read, until then
   std::set<int64_t> delivered_;
   int64_t sampled_ns_ = 0;
 };

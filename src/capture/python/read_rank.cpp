@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "base/untrusted/function_name_reader.h"
 #include "capture/python/stack_reader.h"
+#include "stacks/blocked/system_calls.h"
 #include "stacks/native/native_frames.h"
 #include "stacks/output/describe.h"
 #include "stacks/process_stacks.h"
@@ -27,8 +28,9 @@ constexpr size_t kOutermost = 8;
 constexpr stacks::ReadOptions kOptions{
     .peers = true, .peer_search_ns = 100 * kNsPerMs, .bounds = {.most_ns = 200 * kNsPerMs}};
 
-/// For native frames, and as much again for their names.
-constexpr int64_t kNativeNs = 100 * kNsPerMs;
+/// For native frames, and as much again for their names: all together stay below the deadline.
+constexpr int64_t kNativeNs = 50 * kNsPerMs;
+static_assert(kOptions.bounds.most_ns + kOptions.peer_search_ns + 2 * kNativeNs < kStackOfProcessNs);
 
 std::string text_of(std::vector<PythonFrame> frames) {
   if (frames.size() > kInnermost + kOutermost) {
@@ -52,37 +54,63 @@ std::string activity_of(const ProcessStacks& process, const ThreadStack& thread)
                            brief_text(*location_in(holder->python->frames).own));
 }
 
+bool is_refused(const ProcessStacks& process) {
+  return process.no_python && process.no_python->kind == ErrorKind::kNoPrivilege;
+}
+
 bool has_python_frames(const ThreadStack& thread) { return thread.python && !thread.python->frames.empty(); }
 
-/// The thread that makes the calls, but not a library's own of a Python program: its main thread shows the program's
-/// line. Null only for a process without threads.
-const ThreadStack* thread_that_matters(const ProcessStacks& process, pid_t caller) {
-  const auto found = std::ranges::find(process.threads, caller, &ThreadStack::tid);
-  const bool matters = found != process.threads.end() && (!process.python || has_python_frames(*found));
-  return matters ? &*found : main_thread(process);
+/// In join(), or in a lock or condition that another thread has; of native code any futex.
+bool waits_for_a_thread(const ThreadStack& thread) {
+  if (has_python_frames(thread)) {
+    return thread.python->frames.front().file.ends_with("/threading.py");
+  }
+  const auto info =
+      thread.blocked && thread.blocked->call ? stacks::call_info(thread.blocked->call->number) : std::nullopt;
+  return info && info->kind == stacks::CallKind::kFutex;
 }
 
-/// Native frames of one thread, in this process, which has given up its rights. Empty where there are none.
-std::string native_frames(const Procfs& procfs, ProcessStacks& process, pid_t tid, std::string& problem) {
+/// The main thread, which shows the program's line, unless it waits for others: then the thread that makes the calls,
+/// but not while that has nothing to do, and not a library's own of a Python program. Null only for a process without
+/// threads.
+const ThreadStack* thread_that_matters(const ProcessStacks& process, pid_t caller) {
+  const ThreadStack* main = main_thread(process);
+  const auto found = std::ranges::find(process.threads, caller, &ThreadStack::tid);
+  const bool matters = found != process.threads.end() && (!process.python || has_python_frames(*found)) &&
+                       main != nullptr && waits_for_a_thread(*main) && !waits_for_a_thread(*found);
+  return matters ? &*found : main;
+}
+
+/// Adds native frames, read in this process, which has given up its rights, or the reason why there are none. Of a
+/// process that is not Python, a running thread is no problem: nothing is missing.
+void add_native_frames(const Procfs& procfs, ProcessStacks& process, ReadStack& stack) {
   stacks::NativeStacks reader(procfs, FunctionNameReader::ReadBy::kThisProcess, kNativeNs);
   ProcessStacks* one = &process;
-  stacks::read_native_frames(reader, {&one, 1}, [&](const ThreadStack& thread) { return thread.tid == tid; });
-  const auto thread = std::ranges::find(process.threads, tid, &ThreadStack::tid);
-  if (!thread->native) {
-    problem = "it was running, and native frames can only be read of a thread that waits";
-    return {};
+  stacks::read_native_frames(reader, {&one, 1}, [&](const ThreadStack& thread) { return thread.tid == stack.tid; });
+  const auto thread = std::ranges::find(process.threads, stack.tid, &ThreadStack::tid);
+  const std::string problem = thread->native ? thread->native->problem : std::string(stacks::kItRan);
+  stack.frames = thread->native ? text_of(thread->native->frames) : "";
+  if (!stack.problem.empty() || !stack.frames.empty()) {
+    return;
   }
-  problem = thread->native->problem;
-  return text_of(thread->native->frames);
+  if (is_refused(process)) {
+    stack.problem = printable(process.no_python->what);
+  } else if (process.python) {
+    stack.problem = "the thread runs no Python code; native frames: " + problem;
+  } else if (problem == stacks::kItRan) {
+    stack.activity = "running";
+  } else {
+    stack.problem = problem;
+  }
 }
 
-/// False if it has ended.
+/// False if it has ended, or is a descendant that is not Python.
 bool give_one(const Procfs& procfs, stacks::Descriptors& descriptors, pid_t rank_pid, ThreadToRead wanted,
               const GiveStack& give, bool& waits_for_others) {
   const int64_t begun_ns = monotonic_now_ns();
   auto process = stacks::read_process(procfs, descriptors, wanted.pid, kOptions);
   const ThreadStack* thread = process ? thread_that_matters(*process, wanted.tid) : nullptr;
-  if (thread == nullptr) {
+  if (thread == nullptr || (wanted.pid != rank_pid && !process->python && !is_refused(*process))) {
     return false;
   }
   ReadStack stack{.rank_pid = rank_pid, .pid = wanted.pid, .tid = thread->tid, .begun_ns = begun_ns};
@@ -95,14 +123,7 @@ bool give_one(const Procfs& procfs, stacks::Descriptors& descriptors, pid_t rank
     stack.problem = printable(thread->python->problem);
   }
   if (stack.frames.empty()) {
-    std::string problem;
-    stack.frames = native_frames(procfs, *process, stack.tid, problem);
-    if (stack.problem.empty() && stack.frames.empty()) {
-      const bool refused = process->no_python && process->no_python->kind == ErrorKind::kNoPrivilege;
-      stack.problem = refused           ? printable(process->no_python->what)
-                      : process->python ? "the thread runs no Python code; native frames: " + problem
-                                        : problem;
-    }
+    add_native_frames(procfs, *process, stack);
   }
   stack.took_ns = monotonic_now_ns() - begun_ns;
   give(stack);

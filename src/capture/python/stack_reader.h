@@ -45,10 +45,11 @@ struct ThreadToRead {
   pid_t tid = 0;
 };
 
-/// A helper's work for one process: reports the stack of the thread that makes its calls where that runs Python code or
-/// the process is not Python, else that of its main thread: Python frames, where there are none native ones. Where the
-/// thread waits for workers, it reports those of the process's Python descendants too, at most kMostChildren. Reports
-/// nothing for a process that has ended, and the problem for one that can't be read.
+/// A helper's work for one process: reports the stack of its main thread, or, while that waits for other threads, of
+/// the thread that makes its calls, unless that waits for threads as well or runs no Python code of a Python process:
+/// Python frames, where there are none native ones. A process that is not Python and runs has neither frames nor a
+/// problem. Where the thread waits for workers, it reports those of the process's Python descendants too, at most
+/// kMostChildren. Reports nothing for a process that has ended, and the problem for one that can't be read.
 inline constexpr size_t kMostChildren = 8;
 /// Limit without output of the helper: the process that it reads hangs.
 inline constexpr int64_t kStackOfProcessNs = 500 * kNsPerMs;

@@ -204,6 +204,13 @@ class PythonProcess : public testing::Test {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
   std::string file(const std::string& name) const { return folder_ + "/" + name; }
+  /// Reads it as one whose calls this thread makes.
+  ReadStack read_caller(pid_t tid) const {
+    StackReader reader;
+    reader.begin({{.pid = process_.pid(), .tid = tid}}, monotonic_now_ns());
+    const auto stacks = all_of(reader);
+    return stacks.empty() ? ReadStack{} : stacks.front();
+  }
   void SetUp() override {
     std::string name = (std::filesystem::temp_directory_path() / "stalltrace-stacks-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
@@ -280,20 +287,48 @@ TEST_F(PythonProcess, TheThreadThatMakesTheCalls) {
       "def main():\n"
       "    thread = threading.Thread(target=trainer, daemon=True)\n"
       "    thread.start()\n"
-      "    time.sleep(100)\n"
+      "    thread.join()\n"
       "main()\n");
   const auto tid = static_cast<pid_t>(std::stol(read_file(file("tid")).value_or("0")));
   ASSERT_NE(tid, process_.pid());
-  const auto read = [&](pid_t caller) {
-    StackReader reader;
-    reader.begin({{.pid = process_.pid(), .tid = caller}}, monotonic_now_ns());
-    const auto stacks = all_of(reader);
-    return stacks.empty() ? ReadStack{} : stacks.front();
-  };
-  EXPECT_EQ(read(tid).tid, tid);
-  EXPECT_THAT(read(tid).frames, StartsWith("trainer ("));
-  EXPECT_EQ(read(0).tid, process_.pid());
-  EXPECT_THAT(read(1).frames, StartsWith("main (")) << "a thread that has ended";
+  EXPECT_EQ(read_caller(tid).tid, tid);
+  EXPECT_THAT(read_caller(tid).frames, StartsWith("trainer ("));
+  EXPECT_EQ(read_caller(0).tid, process_.pid());
+  EXPECT_THAT(read_caller(0).frames, HasSubstr("\nmain ("));
+  EXPECT_EQ(read_caller(1).tid, process_.pid()) << "a thread that has ended";
+}
+
+/// As one that communicates for the main thread: it makes the calls, and waits for work while the main thread is slow.
+TEST_F(PythonProcess, ACallerHidesNoMainThreadThatWorks) {
+  start(
+      "import queue, sys, threading, time\n"
+      "def communicate(work):\n"
+      "    with open(sys.argv[1] + '/tid', 'w') as file: file.write(str(threading.get_native_id()))\n"
+      "    open(sys.argv[1] + '/ready', 'w').close()\n"
+      "    work()\n"
+      "def main():\n"
+      "    thread = threading.Thread(target=communicate, args=[queue.Queue().get], daemon=True)\n"
+      "    thread.start()\n"
+      "    time.sleep(100)\n"
+      "main()\n");
+  const auto tid = static_cast<pid_t>(std::stol(read_file(file("tid")).value_or("0")));
+  EXPECT_EQ(read_caller(tid).tid, process_.pid());
+  EXPECT_THAT(read_caller(tid).frames, StartsWith("main ("));
+}
+
+TEST_F(PythonProcess, ACallerWithoutWorkHidesNoMainThreadThatWaits) {
+  start(
+      "import queue, sys, threading\n"
+      "def communicate():\n"
+      "    with open(sys.argv[1] + '/tid', 'w') as file: file.write(str(threading.get_native_id()))\n"
+      "    open(sys.argv[1] + '/ready', 'w').close()\n"
+      "    queue.Queue().get()\n"
+      "threading.Thread(target=communicate, daemon=True).start()\n"
+      "def main(): threading.Event().wait()\n"
+      "main()\n");
+  const auto tid = static_cast<pid_t>(std::stol(read_file(file("tid")).value_or("0")));
+  EXPECT_EQ(read_caller(tid).tid, process_.pid());
+  EXPECT_THAT(read_caller(tid).frames, HasSubstr("\nmain ("));
 }
 
 }  // namespace
@@ -336,6 +371,56 @@ TEST(ReadRank, NativeFramesWhereThereIsNoPython) {
   EXPECT_THAT(stacks[0].frames, HasSubstr("stack_reader_test::compute_step() [/"));
   EXPECT_THAT(location.own->file, HasSubstr("test_capture"));
 #endif
+}
+
+TEST(ReadRank, ARunningProcessWithoutPythonIsNoProblem) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    for (volatile bool forever = true; forever;) {
+    }
+  }
+  std::vector<ReadStack> stacks;
+  const int64_t until_ns = monotonic_now_ns() + 20 * kNsPerSecond;
+  const auto runs = [&] { return stacks.size() == 1 && stacks[0].activity == "running"; };
+  while (!runs() && monotonic_now_ns() < until_ns) {
+    stacks = read_with(read_rank, {child});
+  }
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(runs());
+  EXPECT_EQ(stacks[0].state, "R");
+  EXPECT_EQ(stacks[0].frames, "");
+  EXPECT_EQ(stacks[0].problem, "");
+}
+
+TEST(PythonStacksTest, ARankOfWhichNothingCanBeReadWhileItRunsIsReadRarely) {
+  const Node node{.node_id = 3};
+  MemorySource rows;
+  const auto read = [](ThreadToRead thread, const GiveStack& give) {
+    give({.rank_pid = thread.pid, .pid = thread.pid, .tid = thread.pid, .state = "R", .activity = "running"});
+  };
+  PythonStacks stacks(
+      node, rows, [](pid_t) { return 0U; }, read);
+  const int64_t start_ns = monotonic_now_ns();
+  const auto standings = [&] {
+    return std::vector<CallStanding>{{.pid = 11, .entered_ns = start_ns - 5 * kNsPerSecond}};
+  };
+  const auto count = [&] {
+    size_t found = 0;
+    EXPECT_TRUE(rows.python_stacks({}, [&](const PythonStack&) { ++found; }));
+    return found;
+  };
+  const auto update_until = [&](int64_t from_ns, size_t wanted) {
+    for (int i = 0; i < 100 && (count() < wanted || stacks.descriptor() != -1); ++i) {
+      stacks.update(standings, from_ns + i * 10 * kNsPerMs);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return count();
+  };
+  EXPECT_EQ(update_until(start_ns, 1), 1U);
+  EXPECT_EQ(update_until(start_ns + 30 * kNsPerSecond, 2), 1U) << "another sample would be due";
+  EXPECT_EQ(update_until(start_ns + 90 * kNsPerSecond, 2), 2U) << "it may wait by now";
 }
 
 TEST(PythonStacksTest, RowsOfARankThatIsAwaitedAndEachStackOnce) {

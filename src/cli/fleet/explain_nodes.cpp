@@ -41,9 +41,9 @@ Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, 
                                       const TimeWindow& window, const Inputs* like) {
   ST_ASSIGN(NodeFlags::Target target, nodes.prepare(console));
   confine_to_reading(like == nullptr ? std::vector<std::string>() : like->all(), "", Makes::kFile, Network::kConnects);
-  std::optional<analysis::Reference> reference;
+  std::optional<ReadReference> right;
   if (like != nullptr) {
-    ST_ASSIGN(reference, read_reference(*like));
+    ST_ASSIGN(right, read_reference(*like));
   }
   const size_t asked = target.nodes.size();
   ST_ASSIGN(const std::unique_ptr<fleet::FleetSource> source,
@@ -52,7 +52,7 @@ Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, 
   for (size_t answering = asked + 1; source->answering() > 0 && source->answering() < answering;) {
     answering = source->answering();
     result = explain_source(*source, event, window,
-                            reference ? &*reference : nullptr);  // again, without nodes that failed in the meantime
+                            right ? &right->reference : nullptr);  // again, without nodes that failed in the meantime
   }
   ST_TRY(nodes.judge(console, source->failed(), asked));
   if (!result) {
@@ -63,6 +63,9 @@ Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, 
                            count_of(moved.recordings, "recording"), format_size(moved.recording_bytes)));
   Report& report = result->report;
   std::ranges::move(source->notes(), std::back_inserter(report.notes));
+  if (right) {
+    std::ranges::move(right->notes, std::back_inserter(report.notes));
+  }
   report.lost_events += static_cast<uint64_t>(source->rows_left_out());
   return InspectedReport{std::move(report), std::move(result->inspection).value_or(Inspection{})};
 }

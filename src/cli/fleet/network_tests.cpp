@@ -49,6 +49,17 @@ std::string master_of(const Environment& environment) {
   return nodes && !nodes->empty() ? nodes->front().host : "";
 }
 
+/// Of a server's environment: what chooses the interface that is tested. The rest is not that of a job.
+Environment settings_of_server(const Environment& environment) {
+  Environment chosen;
+  for (const std::string name : {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY"}) {
+    if (const auto found = environment.find(name); found != environment.end()) {
+      chosen.insert(*found);
+    }
+  }
+  return chosen;
+}
+
 /// The coordinator's own rank; ends with the process that coordinates.
 pid_t fork_rank(const std::function<int()>& rank) {
   const pid_t parent = ::getpid();
@@ -73,10 +84,14 @@ Environment own_environment() {
 }
 
 Result<bool> take_part_in_launch(const preflight::Launch& launch, const Environment& environment) {
-  ST_ASSIGN(const preflight::HostReport report, preflight::check_this_host(environment));
-  return preflight::take_part(
-      launch, report, environment,
-      {.resolve = look_up, .confine = [] { confine_to_reading({}, "", Makes::kFile, Network::kConnects); }});
+  const bool server = !launch.secret.empty();
+  const Environment settings = server ? settings_of_server(environment) : environment;
+  ST_ASSIGN(
+      const preflight::HostReport report,
+      preflight::check_this_host(settings, {}, server ? preflight::StartedAs::kServer : preflight::StartedAs::kJob));
+  return preflight::take_part(launch, report, settings, {.resolve = look_up, .confine = [] {
+                                                           confine_to_reading({}, "", Makes::kFile, Network::kConnects);
+                                                         }});
 }
 
 Result<bool> coordinate_launch(const preflight::Launch& launch, const Environment& environment,

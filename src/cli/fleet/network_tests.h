@@ -19,7 +19,8 @@ namespace stalltrace::cli {
 
 Environment own_environment();
 
-/// Checks this host and takes part as a rank; gives up rights before the tests. Returns whether a check failed.
+/// Checks this host and takes part as a rank; gives up rights before the tests. With a secret this is a server's
+/// process: what only a job's has is not checked. Returns whether a check failed.
 Result<bool> take_part_in_launch(const preflight::Launch& launch, const Environment& environment);
 
 /// What rank 0's process does with what it learns.

@@ -15,11 +15,14 @@ namespace stalltrace::cli {
 class PreflightHelper {
  public:
   /// Forks. To be called before the first thread is started and before anything secret is read: the child has a copy of
-  /// this process's memory.
+  /// this process's memory. Errors: the child could not give up its rights (as root it has to become the user nobody).
   static Result<std::unique_ptr<PreflightHelper>> start();
   PreflightHelper(const PreflightHelper&) = delete;
   PreflightHelper& operator=(const PreflightHelper&) = delete;
   ~PreflightHelper();
+
+  /// For a process whose child, forked since, is the server: from here on the tests end with that one.
+  void leave_to_child();
 
   /// Lines of JSON (docs/openapi.json, PreflightLine) as they come; a client that leaves ends the tests. One request's
   /// tests at a time: others get status 409. Any thread.

@@ -31,7 +31,8 @@ using fleet::FailedNode;
 using fleet::NodeAddress;
 using serve::PreflightRequest;
 
-constexpr size_t kMostAnswerBytes = 160 << 20;
+constexpr size_t kMostReportBytes = 160 << 20;  // rank 0's answer
+constexpr size_t kMostRankBytes = 64 << 10;     // another rank's
 constexpr size_t kMostOfFirstNode = 16;
 constexpr int64_t kMoreThanTheServersMs = 10'000;
 
@@ -59,7 +60,7 @@ class RankConversation final : public fleet::Conversation {
                  : fail("its answer has no end", "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
     }
     fleet::Question question = question_of(request_);
-    question.most_bytes = kMostAnswerBytes;
+    question.most_bytes = request_.rank == 0 ? kMostReportBytes : kMostRankBytes;
     question.sink = [this](std::string_view bytes) { return take(bytes); };
     return question;
   }
@@ -73,7 +74,7 @@ class RankConversation final : public fleet::Conversation {
     begun_.append(bytes);
     size_t from = 0;
     for (size_t end = 0; (end = begun_.find('\n', std::max(from, searched_))) != std::string::npos; from = end + 1) {
-      ST_TRY(take_line(std::string_view(begun_).substr(from, end - from)));
+      take_line(std::string_view(begun_).substr(from, end - from));
       searched_ = 0;
     }
     begun_.erase(0, from);
@@ -81,14 +82,17 @@ class RankConversation final : public fleet::Conversation {
     return false;
   }
 
-  Status take_line(std::string_view line) {
+  void take_line(std::string_view line) {
     if (line.empty()) {
-      return {};
+      return;
     }
     const auto json = serve::parse_json(line, {.depth = 2, .values = 16, .members = 8});
     if (!json || !json->is_object()) {
-      return fail("its answer is not made of lines of JSON", "is it 'stalltrace serve' that listens there?",
-                  ErrorKind::kCorrupt);
+      // Of a line that the server had to cut off, the next one has the reason.
+      error = Error{.kind = ErrorKind::kCorrupt,
+                    .what = "its answer is not made of lines of JSON",
+                    .remedy = "is it 'stalltrace serve' that listens there?"};
+      return;
     }
     const auto text = [&](std::string_view name) {
       const serve::Json* member = json->find(name);
@@ -107,7 +111,6 @@ class RankConversation final : public fleet::Conversation {
       const std::string* whole = text("report");
       report = whole == nullptr ? "" : *whole;
     }
-    return {};
   }
 
   PreflightRequest request_;
@@ -203,7 +206,7 @@ std::string printable_lines(std::string_view text) {
 int64_t longest_tests_ms(const preflight::Launch& limits, int64_t nodes) {
   constexpr int64_t kOneTestMs = 22'000;      // above its flow: until rank 0 gives an answer up
   constexpr int64_t kRetests = 8;             // rounds of slow pairs
-  constexpr int64_t kOtherStepsMs = 120'000;  // names, start, barrier, report
+  constexpr int64_t kOtherStepsMs = 120'000;  // names, start, barrier, neighbours, report
   const int64_t rounds = std::min(limits.most_rounds, nodes);
   const int64_t flow_ms = limits.flow.time_ns / kNsPerMs;
   return std::min(limits.wait_ns / kNsPerMs + (2 * rounds + kRetests + 1) * (kOneTestMs + flow_ms) + kOtherStepsMs,

@@ -57,6 +57,12 @@ Status Serving::prepare(const std::string& listen) {
   return {};
 }
 
+void Serving::leave_to_child() {
+  if (preflight_) {
+    preflight_->leave_to_child();
+  }
+}
+
 std::vector<std::string> Serving::announcement() const {
   std::vector<std::string> lines{fmt::format("serving at {}://{}", options_.tls ? "https" : "http",
                                              serve::format_address(where_.address, listener_.port))};

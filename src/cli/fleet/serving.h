@@ -36,6 +36,10 @@ class Serving {
   [[nodiscard]] Status serve(const std::vector<std::string>& files, Served which, int stop,
                              const std::function<void(const std::string&)>& announce);
 
+  [[nodiscard]] bool allows_preflight() const { return allow_preflight_; }
+  /// In a process whose child, forked after prepare(), serves: what is only the child's is closed here.
+  void leave_to_child();
+
  private:
   std::string token_file_;
   std::string certificate_;

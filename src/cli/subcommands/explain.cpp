@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // `stalltrace explain`: what stalled, where and why.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <optional>
+#include <set>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/files/disposable_folder.h"
+#include "base/text.h"
 #include "cli/fleet/explain_nodes.h"
 #include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
@@ -19,6 +26,49 @@
 
 namespace stalltrace::cli {
 namespace {
+
+/// File system and inode; none of what is not there.
+std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 ? std::optional(std::pair(info.st_dev, info.st_ino)) : std::nullopt;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+/// Recordings of the run that was right are none of the run that is judged. A shell replaces `--like good/*.db` by
+/// several words, of which --like takes the first: the others would be judged.
+Status leave_out_like(const Inputs& like, Inputs& inputs) {
+  std::set<std::optional<std::pair<dev_t, ino_t>>> files;
+  for (const std::string& path : like.all()) {
+    files.insert(identity_of(path));
+  }
+  std::set<std::optional<std::pair<dev_t, ino_t>>> folders;
+  for (const std::string& path : like.named) {
+    folders.insert(identity_of(folder_of(path)));
+  }
+  files.erase(std::nullopt);
+  folders.erase(std::nullopt);
+  for (const std::string& path : inputs.named) {
+    if (files.contains(identity_of(path)) || folders.contains(identity_of(folder_of(path)))) {
+      return fail(fmt::format("{}: its folder has recordings that --like takes", path),
+                  "give --like the folder of the run that was right, which holds no recording of the run to judge",
+                  ErrorKind::kUsage);
+    }
+  }
+  const auto left_out =
+      std::erase_if(inputs.found, [&](const std::string& path) { return files.contains(identity_of(path)); });
+  if (left_out > 0) {
+    inputs.notes.push_back(
+        fmt::format("{} of the run given by --like: not judged", count_of(static_cast<int64_t>(left_out), "file")));
+  }
+  return inputs.named.empty() && inputs.found.empty()
+             ? Status(fail("all files to judge are those of the run given by --like",
+                           "give the recordings of another run as FILE", ErrorKind::kUsage))
+             : Status();
+}
 
 class ExplainSubcommand final : public Subcommand {
  public:
@@ -42,9 +92,10 @@ class ExplainSubcommand final : public Subcommand {
         time_point_flag("--to", "judge only collectives before this", &window_.to),
         text_flag("--instance", "ID", "why was, or was not, the instance of this call a stall? ID as query shows it",
                   &instance_),
-        texts_flag("--like", "FILE",
-                   "recordings of a run that was right, or folders of them: names what takes longer than it took there",
-                   &like_),
+        texts_flag(
+            "--like", "FILE",
+            "recordings of a run that was right, of several the folder: names what takes longer than it took there",
+            &like_),
         switch_flag("--exit-code", "exit with 3 when there are findings, with 1 when the job's health is not known",
                     &exit_code_)};
     std::ranges::move(nodes_.flags(), std::back_inserter(all));
@@ -81,13 +132,16 @@ class ExplainSubcommand final : public Subcommand {
 
  private:
   Result<InspectedReport> explain_files(const std::optional<Inputs>& like) const {
-    ST_ASSIGN(const Inputs inputs, list_inputs(files_));
-    confine_to_reading(with_like(inputs.all(), like));
-    std::optional<analysis::Reference> reference;
+    ST_ASSIGN(Inputs inputs, list_inputs(files_));
     if (like) {
-      ST_ASSIGN(reference, read_reference(*like));
+      ST_TRY(leave_out_like(*like, inputs));
     }
-    return inspect_inputs(inputs, instance_, window_, reference ? &*reference : nullptr);
+    confine_to_reading(with_like(inputs.all(), like));
+    std::optional<ReadReference> right;
+    if (like) {
+      ST_ASSIGN(right, read_reference(*like));
+    }
+    return inspect_inputs(inputs, instance_, window_, right ? &*right : nullptr);
   }
 
   static std::vector<std::string> with_like(std::vector<std::string> files, const std::optional<Inputs>& like) {

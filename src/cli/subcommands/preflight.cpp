@@ -33,8 +33,8 @@ class PreflightSubcommand final : public Subcommand {
             "the\n"
             "nodes test each other: connections, path MTU, latency, bandwidth, retransmissions, and a barrier of all\n"
             "ranks. Rank 0 reports. With --nodes the same, without a launch, by nodes where `stalltrace serve\n"
-            "--allow-preflight` (or trace --serve) runs: each is checked as its server was started, and the first one\n"
-            "is rank 0. Exit code 4 if a check failed."};
+            "--allow-preflight` (or trace --serve) runs; the first one is rank 0, and limits and environment of a job\n"
+            "are not checked. Exit code 4 if a check failed."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all{

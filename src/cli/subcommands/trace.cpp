@@ -105,6 +105,9 @@ class TraceSubcommand final : public Subcommand {
   }
 
   Result<int> run(Console& console) override {
+    if (serve_.empty() && serving_.allows_preflight()) {
+      return fail("--allow-preflight is for the server of --serve", "give --serve ADDR:PORT too", ErrorKind::kUsage);
+    }
     if (!command_.empty()) {
       return run_command(console);
     }
@@ -263,6 +266,7 @@ class TraceSubcommand final : public Subcommand {
     if (!worker) {
       return with_context("--serve", std::move(worker.error()));
     }
+    serving_.leave_to_child();
     return worker;
   }
 

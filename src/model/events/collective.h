@@ -62,12 +62,21 @@ struct Collective {
   }
 };
 
+/// What graphs launch on a communicator is on a communicator of its own: `comm_ptr` is the profiler file's number of
+/// the communicator and this bit, which no address has.
+inline constexpr uint64_t kGraphCommunicator = uint64_t{1} << 62;
+/// What may be a graph's launch or a call beside it: as above, without a name.
+inline constexpr uint64_t kUncertainCommunicator = uint64_t{1} << 61;
+inline bool is_graph_communicator(uint64_t comm_ptr) {
+  return (comm_ptr & kGraphCommunicator) != 0 && comm_ptr >> 63 == 0;
+}
+
 /// What a process did with CUDA graphs: one row, sent again when more is known.
 struct GraphUse {
   NodeId node_id = 0;
   int32_t pid = 0;
   int64_t start_ns = 0;  // of the process
-  int64_t captured = 0;  // calls that move data and were captured into graphs
+  int64_t captured = 0;  // calls that move data and were captured into graphs, or may have been
   int64_t launches = 0;  // of graphs, as far as seen
   std::optional<int64_t> first_launch_ns;
   std::optional<int64_t> last_launch_ns;

@@ -171,9 +171,11 @@ void check_host(const ProcessLimits& limits, HostUse use, const HostFiles& files
   if (use.shared_memory) {
     check_shared_memory(limits, report);
   }
-  check_locked_memory(limits, use.rdma, report);
-  check_cpus(limits, report);
-  check_quota(files, report);
+  if (use.process_limits) {
+    check_locked_memory(limits, use.rdma, report);
+    check_cpus(limits, report);
+    check_quota(files, report);
+  }
   check_clock(limits, report);
   check_buffer(files, "tcp_rmem", kReceiveBuffer, report);
   check_buffer(files, "tcp_wmem", kSendBuffer, report);

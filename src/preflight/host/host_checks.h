@@ -25,6 +25,7 @@ ProcessLimits read_limits();
 struct HostUse {
   bool rdma = false;  // InfiniBand or RoCE, whose buffers are locked in memory
   bool shared_memory = true;
+  bool process_limits = true;  // those of this process are what the job's will have
 };
 
 /// Adds a row to `report` for each check of docs/preflight.md that is of the host. Never fails: a file that is missing,

@@ -138,6 +138,31 @@ TEST(Launch, TestsEachPairBothWays) {
   EXPECT_EQ(json["hosts"].size(), 3U);
 }
 
+TEST(Launch, NeighboursThatNoRoundTestsAreReachedBeforeAllSendAtOnce) {
+  LocalLaunch local(4);
+  local.launch().most_rounds = 2;  // 0 with 3 and 1 with 2, then 1 with 3 and 2 with 0: 0 -> 1 and 2 -> 3 are in none
+  local.listen();
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    local.start_rank(rank);
+  }
+  const LaunchResults results = local.run();
+  EXPECT_TRUE(results.launch_checks.empty());
+  EXPECT_EQ(results.pairs.size(), 10U);
+  int64_t in_no_round = 0;
+  for (const PairResult& pair : results.pairs) {
+    EXPECT_EQ(pair.reach, Reach::kReached) << pair.from << " to " << pair.to;
+    EXPECT_TRUE(pair.latency);
+    EXPECT_EQ(pair.together.has_value(), pair.to == (pair.from + 1) % 4);
+    if (Pair(pair.from, pair.to) == Pair(0, 1) || Pair(pair.from, pair.to) == Pair(2, 3)) {
+      ++in_no_round;
+      EXPECT_FALSE(pair.mtu || pair.alone);
+    } else {
+      EXPECT_TRUE(pair.mtu && pair.alone);
+    }
+  }
+  EXPECT_EQ(in_no_round, 2);
+}
+
 TEST(Launch, GoesOnWithoutARankThatDoesNotComeOrDoesNotAnswer) {
   LocalLaunch local(4);
   local.launch().wait_ns = 5 * kNsPerSecond;
@@ -348,6 +373,75 @@ TEST(Launch, WhatDoesNotAnswerAsATestPortGetsNoFlow) {
   const PairResult result = pair_result_from_json(master.answers()[2]);
   EXPECT_EQ(result.reach, Reach::kBroken);
   EXPECT_FALSE(result.alone);
+}
+
+/// Accepts one connection, and sends the same byte without end, whatever comes.
+class FloodingProgram {
+ public:
+  FloodingProgram() {
+    auto listener = listen_on(*Endpoint::of("127.0.0.1", 0));
+    EXPECT_TRUE(listener);
+    listener_ = *std::move(listener);
+    thread_ = std::jthread([this](const std::stop_token& stop) {
+      const std::string bytes(4096, '\0');
+      UniqueFd fd;
+      while (!stop.stop_requested()) {
+        if (!fd) {
+          fd = UniqueFd(::accept(listener_.get(), nullptr, nullptr));
+        }
+        if (!fd || ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      }
+    });
+  }
+  [[nodiscard]] uint16_t port() const { return local_endpoint(listener_.get()).port(); }
+
+ private:
+  UniqueFd listener_;
+  std::jthread thread_;
+};
+
+TEST(Launch, WhatSendsBytesOfItsOwnGetsNoFlow) {
+  const FloodingProgram flooding;
+  const TestOrder flow{.address = "127.0.0.1",
+                       .tcp_port = flooding.port(),
+                       .udp_port = 1,
+                       .secret = std::string(kSecretBytes, 's'),
+                       .flow_only = true,
+                       .flow = {.bytes = 1 << 20}};
+  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
+  EXPECT_TRUE(take_part_with(master, ""));
+  ASSERT_EQ(master.answers().size(), 3U);
+  const PairResult result = pair_result_from_json(master.answers()[2]);
+  EXPECT_EQ(result.reach, Reach::kBroken);
+  EXPECT_FALSE(result.alone);
+}
+
+TEST(Launch, AFlowFollowsAnEarlierConnectionAtOnce) {
+  auto responder = Responder::open("127.0.0.1");
+  ASSERT_TRUE(responder);
+  responder->start();
+  TestOrder reach{.address = "127.0.0.1",
+                  .tcp_port = responder->tcp_port(),
+                  .udp_port = responder->udp_port(),
+                  .secret = responder->secret(),
+                  .reach_only = true,
+                  .flow = {.bytes = 1 << 20}};
+  TestOrder flow = reach;
+  flow.reach_only = false;
+  flow.flow_only = true;
+  FalseMaster master(
+      orders({{{"order", "respond"}}, to_json(reach), to_json(flow), {{"order", "end"}, {"failed", false}}}));
+  EXPECT_TRUE(take_part_with(master, ""));
+  ASSERT_EQ(master.answers().size(), 4U);
+  const PairResult first = pair_result_from_json(master.answers()[2]);
+  EXPECT_EQ(first.reach, Reach::kReached);
+  EXPECT_TRUE(first.latency);
+  EXPECT_FALSE(first.mtu || first.alone);
+  const PairResult second = pair_result_from_json(master.answers()[3]);
+  EXPECT_FALSE(second.latency) << "it did not connect to the echo again";
+  EXPECT_TRUE(second.alone);
 }
 
 TEST(Launch, ItsDescriptorsAreEnoughForItsRanks) {

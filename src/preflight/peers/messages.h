@@ -43,6 +43,7 @@ struct TestOrder {
   uint16_t udp_port = 0;
   std::string secret;
   bool flow_only = false;
+  bool reach_only = false;  // no path MTU and no flow; for a flow_only that follows
   int64_t interface_mtu = 0;
   FlowLimits flow;
 };

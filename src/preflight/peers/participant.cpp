@@ -134,6 +134,9 @@ Result<Json> answer_test(const Json& message, const FlowLimits& limits, Reached&
   }
   if (result.reach == Reach::kReached) {
     reached.insert(name);
+    if (order.reach_only) {
+      return to_json(result);
+    }
     if (!order.flow_only) {
       result.mtu = test_path_mtu(peer, order.interface_mtu, result.latency ? result.latency->median_ns : 0);
     }

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/ioctl.h>
+#include <sys/random.h>
 #include <sys/time.h>
 
 #include <algorithm>
@@ -159,18 +160,29 @@ void test_reach(const Peer& peer, PairResult& result) {
   }
   limit_answers(connected.fd.get(), kAnswerNs);
   std::array<char, kPingBytes> ping{};
+  std::array<char, kPingBytes> back{};
   std::vector<int64_t> trips_ns;
   const int64_t begin_ns = monotonic_now_ns();
   while (static_cast<int64_t>(trips_ns.size()) < kRoundTrips &&
          (trips_ns.empty() || monotonic_now_ns() - begin_ns < kRoundTripsNs)) {
+    // Other bytes each time: a program that sends something of its own is no rank's test port.
+    if (::getrandom(ping.data(), ping.size(), 0) != static_cast<ssize_t>(ping.size())) {
+      result.reach_detail = "no random bytes on the node that tests";
+      return;
+    }
     const int64_t sent_ns = monotonic_now_ns();
     if (::send(connected.fd.get(), ping.data(), ping.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(ping.size()) ||
-        !receive_all(connected.fd.get(), ping.data(), ping.size())) {
+        !receive_all(connected.fd.get(), back.data(), back.size())) {
       result.reach = Reach::kBroken;
       result.reach_detail = "connected, but 64 bytes did not come back within 2 s";
       return;
     }
     trips_ns.push_back(monotonic_now_ns() - sent_ns);
+    if (back != ping) {
+      result.reach = Reach::kBroken;
+      result.reach_detail = "connected, but other bytes than those that were sent came back";
+      return;
+    }
   }
   result.reach = Reach::kReached;
   result.latency =

@@ -25,7 +25,8 @@ struct FlowLimits {
   int64_t mbit = 0;               // of all streams; 0: as fast as TCP allows
 };
 
-/// Connects and measures round trips: `reach`, its detail and `latency`. Takes 3 s where nothing answers.
+/// Connects and measures round trips: `reach`, its detail and `latency`. Reached is what sends back random bytes. Takes
+/// 3 s where nothing answers.
 void test_reach(const Peer& peer, PairResult& result);
 
 /// Finds the longest IP packet that arrives, up to `interface_mtu`, by UDP packets that no router may split (DF). Two

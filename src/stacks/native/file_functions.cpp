@@ -31,7 +31,7 @@ void FileFunctions::look_up(int64_t most_ns) {
     for (const auto& [offset, name] : file.functions) {
       offsets.push_back(offset);
     }
-    const auto locations = reader_.functions_at(*opened, offsets, left_ns);
+    const auto locations = reader_.functions_at(*opened, offsets, left_ns / 2);
     for (size_t i = 0; locations && i < offsets.size(); ++i) {
       file.functions[offsets[i]] = (*locations)[i] ? (*locations)[i]->function : "";
     }

@@ -23,7 +23,8 @@ class FileFunctions {
       : procfs_(procfs), mounts_(procfs), reader_("/usr/lib/debug", read_by) {}
 
   void want(pid_t pid, const MappedFile& file, uint64_t offset);
-  /// Names all that are wanted and not named yet, for `most_ns` in all: later files have no names then.
+  /// Names all that are wanted and not named yet, for `most_ns` in all: later files have no names then. A file has at
+  /// most half of the time that is left.
   void look_up(int64_t most_ns);
   /// The function; empty: unknown.
   [[nodiscard]] std::string at(const MappedFile& file, uint64_t offset) const;

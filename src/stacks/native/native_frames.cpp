@@ -28,6 +28,12 @@ struct Moment {
   std::string times;
 
   bool operator==(const Moment&) const = default;
+  [[nodiscard]] bool is_wait_of(const NativeStacks::Wanted& thread) const {
+    const auto now = parse_system_call(call);
+    return (now ? std::optional(now->number) : std::nullopt) == thread.call &&
+           (!thread.argument || (now && now->arguments[0] == *thread.argument)) &&
+           (!thread.times || times == *thread.times);
+  }
 };
 
 Moment moment_of(const Procfs& procfs, pid_t pid, pid_t tid) {
@@ -52,8 +58,7 @@ void NativeStacks::read(pid_t pid, const std::vector<Wanted>& threads) {
   BoundedMemory code(*memory, {.most_bytes = kMostTableBytes, .most_ns = left_ns});
   UnwindTables tables(code);
   for (const Wanted& thread : threads) {
-    Read& read =
-        stacks_.emplace_back(Read{.pid = pid, .frames = {}, .whole = false, .problem = "it ran while it was read"});
+    Read& read = stacks_.emplace_back(Read{.pid = pid, .frames = {}, .whole = false, .problem = std::string(kItRan)});
     for (int i = 0; i < kMostTries && read.frames.empty(); ++i) {
       const int64_t thread_ns = begun_ns_ + most_ns_ - monotonic_now_ns();
       if (thread_ns <= 0) {
@@ -62,12 +67,11 @@ void NativeStacks::read(pid_t pid, const std::vector<Wanted>& threads) {
       }
       const Moment before = moment_of(procfs_, pid, thread.tid);
       const auto registers = parse_registers(before.call);
-      const auto call = parse_system_call(before.call);
       if (before.call.empty()) {
         read.problem = "the kernel does not show its registers";
         break;
       }
-      if (!registers || (call ? std::optional(call->number) : std::nullopt) != thread.call) {
+      if (!registers || !before.is_wait_of(thread)) {
         continue;
       }
       BoundedMemory stack(*memory, {.most_bytes = kMostOfAStackBytes, .most_ns = thread_ns});
@@ -108,8 +112,9 @@ void NativeStacks::name_made_code(pid_t pid, size_t first) {
   if (addresses.empty()) {
     return;
   }
-  const auto names =
-      names_in_perf_map(read_perf_map(procfs_, mounts_, pid), addresses, begun_ns_ + most_ns_ - monotonic_now_ns());
+  const int64_t until_ns = begun_ns_ + most_ns_;
+  const std::string map = read_perf_map(procfs_, mounts_, pid, until_ns);
+  const auto names = names_in_perf_map(map, addresses, until_ns - monotonic_now_ns());
   for (size_t i = first; names && i < stacks_.size(); ++i) {
     for (Frame& frame : stacks_[i].frames) {
       const auto name = names->find(frame.address);

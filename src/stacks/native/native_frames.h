@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/process/procfs.h"
@@ -24,6 +25,9 @@ struct NativeStack {
   std::string problem;              // why there are none; empty: there are
 };
 
+/// The problem of a thread that ran, or runs.
+inline constexpr std::string_view kItRan = "it ran while it was read";
+
 /// The file of frames in memory that the process made executable itself.
 inline constexpr std::string_view kJitFile = "JIT code";
 
@@ -33,9 +37,12 @@ class NativeStacks {
   /// `procfs` must outlive the object. `most_ns`: for all stacks, and as much for all names.
   NativeStacks(const Procfs& procfs, FunctionNameReader::ReadBy read_by, int64_t most_ns);
 
+  /// A thread, and what is known of its wait: frames of any other wait are not read.
   struct Wanted {
     pid_t tid = 0;
-    std::optional<int64_t> call;  // the system call that it is known to be blocked in
+    std::optional<int64_t> call;       // the system call that it is blocked in
+    std::optional<uint64_t> argument;  // the call's first
+    std::optional<std::string> times;  // its schedstat, which changes when it runs
   };
   /// Reads these threads of a process: all of them are blocked or stopped.
   void read(pid_t pid, const std::vector<Wanted>& threads);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <limits>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace {
 constexpr size_t kLongestName = 160;
 constexpr size_t kMostAddresses = 1024;
 constexpr size_t kLinesBetweenClocks = 1024;
+constexpr size_t kBytesBetweenClocks = 1U << 20;
 
 struct Line {
   uint64_t start = 0;
@@ -50,6 +52,18 @@ std::optional<Line> parse_line(std::string_view text) {
   line.end = line.start + size;
   line.name = trim(text);
   return line.name.empty() ? std::nullopt : std::optional(line);
+}
+
+/// When the process began, in UTC: rather too early, by the resolution of both clocks.
+int64_t began_ns(const Procfs& procfs, pid_t pid) {
+  constexpr int64_t kResolutionNs = 20 * kNsPerMs;  // a tick of 10 ms each
+  timespec now{};
+  if (::clock_gettime(CLOCK_BOOTTIME, &now) != 0) {
+    return 0;
+  }
+  const int64_t since_boot_ns = now.tv_sec * kNsPerSecond + now.tv_nsec;
+  const auto ticks = static_cast<int64_t>(procfs.start_ticks(pid));
+  return utc_now_ns() - since_boot_ns + ticks * (kNsPerSecond / ::sysconf(_SC_CLK_TCK)) - kResolutionNs;
 }
 
 }  // namespace
@@ -88,16 +102,21 @@ std::optional<std::map<uint64_t, std::string>> names_in_perf_map(std::string_vie
   return names;
 }
 
-std::string read_perf_map(const Procfs& procfs, Mounts& mounts, pid_t pid) {
+std::string read_perf_map(const Procfs& procfs, Mounts& mounts, pid_t pid, int64_t until_ns) {
   const std::string name = fmt::format("perf-{}.map", procfs.inner_pid(pid));
   const auto file = UntrustedFile::open_in_root(procfs, mounts, pid, "/tmp", name);
-  if (!file || file->identity().size > kMostPerfMapBytes || reason_for_distrust(procfs, pid, *file, {})) {
+  if (!file || file->identity().size > kMostPerfMapBytes || reason_for_distrust(procfs, pid, *file, {}) ||
+      file->identity().modified_ns < began_ns(procfs, pid)) {
     return {};
   }
   std::string text(static_cast<size_t>(file->identity().size), '\0');
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t got = ::pread(file->fd(), text.data() + done, text.size() - done, static_cast<off_t>(done));
+    if (monotonic_now_ns() > until_ns) {
+      return {};
+    }
+    const size_t some = std::min(text.size() - done, kBytesBetweenClocks);
+    const ssize_t got = ::pread(file->fd(), text.data() + done, some, static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) {
       continue;
     }

@@ -28,7 +28,8 @@ std::optional<std::map<uint64_t, std::string>> names_in_perf_map(std::string_vie
                                                                  std::span<const uint64_t> addresses, int64_t most_ns);
 
 /// The text of the process's own map, in its own mount namespace and by its own number; empty where there is none that
-/// is to be trusted.
-std::string read_perf_map(const Procfs& procfs, Mounts& mounts, pid_t pid);
+/// is to be trusted, or where it was last written before the process began: an earlier process had its number. Empty as
+/// well if CLOCK_MONOTONIC passes `until_ns` while it is read.
+std::string read_perf_map(const Procfs& procfs, Mounts& mounts, pid_t pid, int64_t until_ns);
 
 }  // namespace stalltrace::stacks

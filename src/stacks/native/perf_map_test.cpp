@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stacks/native/perf_map.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <ctime>
 #include <filesystem>
 #include <random>
 
@@ -110,7 +112,7 @@ class ReadPerfMap : public testing::Test {
   std::string read() {
     const Procfs procfs;
     Mounts mounts(procfs);
-    return read_perf_map(procfs, mounts, ::getpid());
+    return read_perf_map(procfs, mounts, ::getpid(), monotonic_now_ns() + kTimeNs);
   }
 
   const std::string path_ = fmt::format("/tmp/perf-{}.map", Procfs().inner_pid(::getpid()));
@@ -123,6 +125,22 @@ TEST_F(ReadPerfMap, OnlyWhatTheProcessesUserWrote) {
   EXPECT_EQ(read(), "10 10 f\n");
   ASSERT_EQ(::chmod(path_.c_str(), 0666), 0);
   EXPECT_EQ(read(), "") << "any user may have written it";
+}
+
+TEST_F(ReadPerfMap, NotThatOfAnEarlierProcess) {
+  ASSERT_TRUE(write_file(path_, "10 10 f\n"));
+  EXPECT_EQ(read(), "10 10 f\n");
+  const int64_t hour_ago_s = utc_now_ns() / kNsPerSecond - 3600;
+  const timespec times[2] = {{.tv_sec = hour_ago_s, .tv_nsec = 0}, {.tv_sec = hour_ago_s, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path_.c_str(), times, 0), 0);
+  EXPECT_EQ(read(), "") << "this process began later";
+}
+
+TEST_F(ReadPerfMap, ItsTimeIsLimited) {
+  const Procfs procfs;
+  Mounts mounts(procfs);
+  ASSERT_TRUE(write_file(path_, "10 10 f\n"));
+  EXPECT_EQ(read_perf_map(procfs, mounts, ::getpid(), monotonic_now_ns() - 1), "");
 }
 
 TEST_F(ReadPerfMap, NoLinkNoFifoNoHugeFile) {

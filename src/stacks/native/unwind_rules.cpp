@@ -17,6 +17,11 @@ constexpr uint32_t kMostEntryBytes = 16U << 10;
 constexpr uint16_t kMostSegments = 64;
 constexpr size_t kMostRemembered = 16;
 constexpr uint64_t kPageMask = 4095;
+#if defined(__x86_64__)
+constexpr bool kHasRules = true;
+#else
+constexpr bool kHasRules = false;
+#endif
 
 // Encodings of pointers (DW_EH_PE_*).
 constexpr uint8_t kAbsolute = 0x00;
@@ -217,14 +222,17 @@ std::optional<Common> read_common(BoundedMemory& memory, uint64_t address) {
 /// Executes instructions up to an address.
 class Machine {
  public:
-  Machine(const Common& common, uint64_t begin, uint64_t wanted) : common_(common), at_(begin), wanted_(wanted) {}
+  /// `left`: instructions that may still be executed.
+  Machine(const Common& common, uint64_t begin, uint64_t wanted, size_t& left)
+      : common_(common), at_(begin), wanted_(wanted), left_(left) {}
 
-  /// False if any instruction is not understood.
+  /// False if any instruction is not understood, or too many are there.
   bool run(Reader instructions) {
     while (!instructions.empty() && !past_) {
-      if (!step(instructions) || instructions.failed()) {
+      if (left_ == 0 || !step(instructions) || instructions.failed()) {
         return false;
       }
+      --left_;
     }
     return true;
   }
@@ -366,6 +374,7 @@ class Machine {
   const Common& common_;
   uint64_t at_;
   uint64_t wanted_;
+  size_t& left_;
   bool past_ = false;  // the next instructions are for code further on
   UnwindRules rules_;
   UnwindRules initial_;
@@ -445,7 +454,9 @@ std::optional<uint64_t> UnwindTables::description_of(const Table& table, uint64_
 }
 
 std::optional<UnwindRules> UnwindTables::at(uint64_t elf, uint64_t address) {
-#if defined(__x86_64__)
+  if constexpr (!kHasRules) {
+    return std::nullopt;
+  }
   const Table& table = table_of(elf);
   const auto description = table.header != 0 ? description_of(table, address) : std::nullopt;
   const auto entry = description ? read_entry(memory_, *description) : std::nullopt;
@@ -466,7 +477,7 @@ std::optional<UnwindRules> UnwindTables::at(uint64_t elf, uint64_t address) {
   if (reader.failed() || address < begin || address - begin >= length) {
     return std::nullopt;
   }
-  Machine machine(*common, begin, address);
+  Machine machine(*common, begin, address, instructions_left_);
   if (!machine.run(common->instructions)) {
     return std::nullopt;
   }
@@ -477,11 +488,6 @@ std::optional<UnwindRules> UnwindTables::at(uint64_t elf, uint64_t address) {
   UnwindRules rules = machine.rules();
   rules.signal_frame = common->signal_frame;
   return rules;
-#else
-  (void)elf;
-  (void)address;
-  return std::nullopt;
-#endif
 }
 
 }  // namespace stalltrace::stacks

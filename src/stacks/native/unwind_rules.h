@@ -40,7 +40,13 @@ class UnwindTables {
  public:
   explicit UnwindTables(BoundedMemory& memory) : memory_(memory) {}
 
-  /// At `address` of the ELF file whose first bytes are mapped at `elf`; nullopt where the file has none.
+  /// Instructions of the tables that are executed for one stack: an honest one takes some hundreds, but each entry may
+  /// have thousands, in memory that is read once.
+  static constexpr size_t kMostInstructions = 100'000;
+  void begin_stack() { instructions_left_ = kMostInstructions; }
+
+  /// At `address` of the ELF file whose first bytes are mapped at `elf`; nullopt where the file has none, or after
+  /// kMostInstructions.
   std::optional<UnwindRules> at(uint64_t elf, uint64_t address);
 
  private:
@@ -56,6 +62,7 @@ class UnwindTables {
 
   BoundedMemory& memory_;
   std::map<uint64_t, Table> tables_;
+  size_t instructions_left_ = kMostInstructions;
 };
 
 }  // namespace stalltrace::stacks

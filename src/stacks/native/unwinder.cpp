@@ -123,6 +123,7 @@ bool follows_a_call(BoundedMemory& code, uint64_t address) {
 
 Unwound unwind(const UserRegisters& registers, const CodeMap& map, BoundedMemory& stack, BoundedMemory& code,
                UnwindTables& tables) {
+  tables.begin_stack();
   Unwound unwound;
   Frame frame{.ip = registers.ip, .sp = registers.sp};
   while (unwound.frames.size() < kMostNativeFrames) {

@@ -57,7 +57,7 @@ NativeStack stack_in(pid_t tid, int64_t call) {
   NativeStack stack;
   while (stack.frames.empty() && monotonic_now_ns() < until_ns) {
     NativeStacks reader(procfs, FunctionNameReader::ReadBy::kThisProcess, 10 * kNsPerSecond);
-    reader.read(::getpid(), {{tid, call}});
+    reader.read(::getpid(), {{.tid = tid, .call = call, .argument = {}, .times = {}}});
     stack = reader.take().at(0);
   }
   return stack;
@@ -160,11 +160,40 @@ TEST_F(Unwinder, ThroughCodeThatTheProcessMade) {
 }
 #endif
 
+TEST(NativeStacksTest, FramesOfAnotherWaitAreNotRead) {
+  std::array<int, 2> ends{-1, -1};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  std::vector<NativeStack> stacks;
+  {
+    char byte = 0;
+    const Worker worker([&] { unwinder_test::load_batch(ends[0], &byte); });
+    EXPECT_FALSE(stack_in(worker.tid(), SYS_read).frames.empty()) << "it waits by now";
+    const Procfs procfs;
+    const auto argument = static_cast<uint64_t>(ends[0]);
+    const std::string times = procfs.thread_file(::getpid(), worker.tid(), "schedstat");
+    NativeStacks reader(procfs, FunctionNameReader::ReadBy::kThisProcess, 10 * kNsPerSecond);
+    reader.read(::getpid(), {{.tid = worker.tid(), .call = SYS_read, .argument = argument, .times = times},
+                             {.tid = worker.tid(), .call = SYS_read, .argument = argument + 1, .times = times},
+                             {.tid = worker.tid(), .call = SYS_read, .argument = argument, .times = times + "1"}});
+    stacks = reader.take();
+    EXPECT_EQ(::write(ends[1], "x", 1), 1);
+  }
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_EQ(stacks.size(), 3U);
+  EXPECT_FALSE(stacks[0].frames.empty());
+  for (const NativeStack& stack : {stacks[1], stacks[2]}) {
+    EXPECT_TRUE(stack.frames.empty());
+    EXPECT_EQ(stack.problem, kItRan);
+  }
+}
+
 TEST(NativeStacksTest, AThreadInAnotherCallIsNotRead) {
   const Procfs procfs;
   NativeStacks reader(procfs, FunctionNameReader::ReadBy::kThisProcess, kNsPerSecond);
-  reader.read(::getpid(), {{::gettid(), int64_t{12'345}}});
-  reader.read(0x3fffffff, {{1, std::nullopt}, {2, std::nullopt}});
+  reader.read(::getpid(), {{.tid = ::gettid(), .call = 12'345, .argument = {}, .times = {}}});
+  reader.read(0x3fffffff, {{.tid = 1, .call = {}, .argument = {}, .times = {}},
+                           {.tid = 2, .call = {}, .argument = {}, .times = {}}});
   const std::vector<NativeStack> stacks = reader.take();
   ASSERT_EQ(stacks.size(), 3U);
   for (const NativeStack& stack : stacks) {
@@ -247,6 +276,21 @@ TEST(UnwindTablesTest, RulesBeforeAndAfterAPush) {
   EXPECT_FALSE(tables.at(kElf, kElf + 0x1100)) << "beyond the function";
   EXPECT_FALSE(tables.at(kElf, kElf + 0xfff));
   EXPECT_FALSE(tables.at(0x999000, 0x999000));
+}
+#endif
+
+#if defined(__x86_64__)
+TEST(UnwindTablesTest, TooManyInstructionsEndAStack) {
+  Block block(kElf, small_image());
+  BoundedMemory memory(block, {});
+  UnwindTables tables(memory);
+  size_t given = 0;
+  for (; given <= UnwindTables::kMostInstructions && tables.at(kElf, kElf + 0x1080); ++given) {
+  }
+  EXPECT_GT(given, 1000U);
+  EXPECT_LT(given, UnwindTables::kMostInstructions);
+  tables.begin_stack();
+  EXPECT_TRUE(tables.at(kElf, kElf + 0x1080));
 }
 #endif
 

@@ -173,15 +173,21 @@ std::optional<NodeId> common_node(const AnalysisContext& context, const std::vec
   return std::nullopt;
 }
 
-/// True if `other` blames the same end as `location`, or is a link between that end and elsewhere.
-bool is_of_end(const AnalysisContext& context, const FaultLocation& location, const FaultLocation& other) {
-  if (other.at_one_end()) {
-    return other.culprit == location.culprit && other.node == location.node;
+bool overlap(const IntervalSet& a, const IntervalSet& b) {
+  return std::ranges::any_of(b.intervals(), [&](const Interval& interval) { return a.covered_ns(interval) > 0; });
+}
+
+/// True if `other` blames the same end as the group, or is a link between that end and elsewhere, of the same time.
+bool is_of_end(const AnalysisContext& context, const CauseGroup& group, const CauseGroup& other) {
+  const FaultLocation& end = group.location;
+  const FaultLocation& link = other.location;
+  if (link.at_one_end()) {
+    return link.culprit == end.culprit && link.node == end.node;
   }
-  if (location.culprit != kNoMember) {
-    return other.src == location.culprit || other.dst == location.culprit;
-  }
-  return (node_of(context, other.src) == location.node) != (node_of(context, other.dst) == location.node);
+  const bool touches = end.culprit != kNoMember
+                           ? link.src == end.culprit || link.dst == end.culprit
+                           : (node_of(context, link.src) == end.node) != (node_of(context, link.dst) == end.node);
+  return touches && overlap(group.lost, other.lost);
 }
 
 /// The address of the node's end of the location's link.
@@ -228,13 +234,13 @@ void join_by_end(const AnalysisContext& context, std::vector<CauseGroup>& groups
   for (size_t i = 0; i < groups.size(); ++i) {
     for (size_t k = 0; k < groups.size() && groups[i].location.at_one_end(); ++k) {
       if (k != i && !groups[k].stalls.empty() && !groups[i].stalls.empty() &&
-          is_of_end(context, groups[i].location, groups[k].location)) {
+          is_of_end(context, groups[i], groups[k])) {
         merge(groups[i], std::move(groups[k]));
         groups[k].stalls.clear();
       }
     }
   }
-  join_by_location(context, groups);
+  std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
 }
 
 void join_by_location(const AnalysisContext& context, std::vector<CauseGroup>& groups) {

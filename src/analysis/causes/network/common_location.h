@@ -27,8 +27,9 @@ void blame_common_end(const AnalysisContext& context, const std::vector<FaultLoc
 /// kLinkShare of the worst one's cost proves nothing, but belongs to what the others prove.
 void join_by_location(const AnalysisContext& context, std::vector<CauseGroup>& groups);
 
-/// The same for causes that find a common end within a stall: joins first the groups that blame one end, and with them
-/// the links of that end.
+/// For causes that find a common end within a stall: joins the groups that blame the same end, and with each the links
+/// of that end, in any direction, whose lost time overlaps its own. What several links of other times have in common
+/// proves nothing.
 void join_by_end(const AnalysisContext& context, std::vector<CauseGroup>& groups);
 
 /// Of a location with a node: true if its bad links enter the node, false if they leave it.

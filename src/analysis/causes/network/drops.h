@@ -16,6 +16,7 @@ struct DropReason {
   bool rule = false;        // the host was configured to drop it (a filter): no fault of the host
   std::string_view what;    // "its firewall (netfilter)"
   std::string_view remedy;  // for a fault: what to change; for a rule: where to look, and the command
+  bool of_socket = false;   // for one connection's socket, not for all that passes the host
 };
 const DropReason& drop_reason(std::string_view name);
 

@@ -22,22 +22,25 @@ TEST(PacketLossSide, AFirewallsDropsAreReportedWithTheirSide) {
 
 /// Of rank 3, which only acknowledges what rank 2 sends, no data are lost.
 TEST(PacketLossSide, AFirewallThatDropsWhatSeveralNodesSendProvesItsHost) {
-  for (const bool several : {false, true}) {
+  constexpr uint32_t kOfRank1 = kSteps - kSlowFrom;
+  const auto blamed = [](uint32_t packets_of_rank3, const std::string& reason) {
     MemorySource source = lossy_job();
     drop(source, true, "NETFILTER_DROP");
     PacketDrop row{.node_id = node_of_rank(2), .timestamp_ns = begin_of(kSlowFrom + 1) + 2 * kNsPerMs, .cookie = kOut};
     row.incoming = true;
-    row.reason = "NETFILTER_DROP";
-    row.packets = 1;
-    row.bytes = 52;
-    if (several) {
-      source.accept(row);
-    }
+    row.reason = reason;
+    row.packets = packets_of_rank3;
+    row.bytes = uint64_t{52} * packets_of_rank3;
+    source.accept(row);
     const Finding finding = only(source);
     EXPECT_EQ(finding.cause, Cause::kPacketLoss);
-    ASSERT_EQ(finding.culprit.has_value(), several) << finding.summary;
-    EXPECT_TRUE(!several || finding.culprit->rank == 2) << finding.summary;
-  }
+    EXPECT_TRUE(!finding.culprit || finding.culprit->rank == 2) << finding.summary;
+    return finding.culprit.has_value();
+  };
+  EXPECT_TRUE(blamed(kOfRank1 / 4, "NETFILTER_DROP"));
+  EXPECT_FALSE(blamed(1, "NETFILTER_DROP")) << "a stray packet";
+  EXPECT_FALSE(blamed(kOfRank1 / 6, "NETFILTER_DROP")) << "few beside those of rank 1";
+  EXPECT_FALSE(blamed(kOfRank1 / 4, "SOCKET_FILTER")) << "another rule";
 }
 
 TEST(PacketLossSide, WhereNoHostDroppedThemTheyVanishedBetween) {

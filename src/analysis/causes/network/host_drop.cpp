@@ -7,6 +7,10 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/common_location.h"
@@ -24,19 +28,29 @@ enum class Counted : uint8_t { kDropped, kIncoming };
 
 /// Incoming or outgoing packets that one host dropped, and the time that links took to recover.
 struct Dropper {
-  MemberIndex host = kNoMember;
-  FlowIndex flow = kNoFlow;  // the one with most losses
+  std::set<MemberIndex> members;  // whose packets
+  bool of_sockets = true;         // all for reasons of a socket
+  FlowIndex flow = kNoFlow;       // the one with most losses
   int64_t most_packets = 0;
   std::vector<FlowIndex> flows;
   std::vector<Interval> recovery;
   std::map<std::string, int64_t> packets;  // by reason
 };
 
+/// Who is to blame: the rank if only packets for its sockets were dropped, else the host, whose queues its ranks share.
+void blame(const AnalysisContext& context, const Dropper& dropper, FaultLocation& location) {
+  if (dropper.of_sockets && dropper.members.size() == 1) {
+    location.culprit = *dropper.members.begin();
+  } else {
+    blame_end(context, *dropper.members.begin(), location);
+  }
+}
+
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   if (stall.part() != StallPart::kTransfer) {
     return;
   }
-  std::map<std::pair<std::optional<NodeId>, bool>, Dropper> droppers;  // ranks of a node share its queues
+  std::map<std::pair<std::optional<NodeId>, bool>, Dropper> droppers;
   for (const FlowIndex index : flows_of(context, stall)) {
     const FlowLoss loss = context.evidence.loss(index, stall.examined());
     if (loss.covered_ns == 0) {
@@ -49,7 +63,8 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
         continue;
       }
       Dropper& dropper = droppers[{node_of(context, drop.host), drop.incoming}];
-      dropper.host = dropper.host == kNoMember ? drop.host : dropper.host;
+      dropper.members.insert(drop.host);
+      dropper.of_sockets = dropper.of_sockets && drop_reason(drop.sum.reason).of_socket;
       if (drop.sum.packets > dropper.most_packets) {
         dropper.most_packets = drop.sum.packets;
         dropper.flow = index;
@@ -62,13 +77,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   for (auto& [key, dropper] : droppers) {
     const int64_t covered_ns = IntervalSet(std::move(dropper.recovery)).total_ns();
     Hypothesis hypothesis{.cause = Cause::kHostDrop, .location = {.flow = dropper.flow}};
-    blame_end(context, dropper.host, hypothesis.location);
+    blame(context, dropper, hypothesis.location);
+    const std::string who = hypothesis.location.node ? end_text(context, hypothesis.location)
+                                                     : short_name(context.cluster, hypothesis.location.culprit);
     hypothesis.coverage = share_of(covered_ns, stall.to_explain_ns());
     hypothesis.applies = hypothesis.coverage >= kCoverage;
     for (const auto& [reason, packets] : dropper.packets) {
       hypothesis.counters.at(Counted::kDropped, reason) = {packets, packets, {}};
-      hypothesis.why += fmt::format("{}{} dropped {} ({})", hypothesis.why.empty() ? "" : ", ",
-                                    short_name(context.cluster, dropper.host), count_of(packets, "packet"), reason);
+      hypothesis.why += fmt::format("{}{} dropped {} ({})", hypothesis.why.empty() ? "" : ", ", who,
+                                    count_of(packets, "packet"), reason);
     }
     hypothesis.counters.at(Counted::kIncoming).count = key.second ? 1 : 0;
     hypothesis.flows = std::move(dropper.flows);
@@ -82,12 +99,11 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
   const bool incoming = group.counters.sum(Counted::kIncoming).count > 0;
   const IntervalSet times = time_of(group);
   const FaultLocation& location = group.location;
-  const std::optional<NodeId> host = location.node ? location.node : node_of(context, location.culprit);
   int64_t dropped = 0;  // overlapping stalls count each once
   for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
     for (const LinkDrop& drop : link_drops(context, i, times)) {
-      const bool ours = node_of(context, drop.host) == host && drop.incoming == incoming;
-      dropped += ours && !drop_reason(drop.sum.reason).rule ? drop.sum.packets : 0;
+      const bool ours = location.node ? node_of(context, drop.host) == location.node : drop.host == location.culprit;
+      dropped += ours && drop.incoming == incoming && !drop_reason(drop.sum.reason).rule ? drop.sum.packets : 0;
     }
   }
   const int64_t repeated = loss_totals(context, group).retransmits;

@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/network/ack_gap.h"
@@ -72,33 +77,77 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
 }
 
-/// Of the packets that a host's own rules (a firewall) dropped at one end of a link: how many bytes of the group's, and
-/// whose packets.
-struct RuleDrops {
-  uint64_t group_bytes = 0;
-  std::set<MemberIndex> near;  // ranks of the host
-  std::set<NodeId> far;        // nodes that sent, or were sent, the packets
+/// A host, and the direction of what passes it.
+struct HostSide {
+  NodeId host = 0;
+  bool incoming = false;
 };
 
-RuleDrops rule_drops(const AnalysisContext& context, const CauseGroup& group, NodeId host, bool incoming) {
-  RuleDrops drops;
+/// The rank of the host, and the one on another node, that a flow joins in that direction; nullopt: it joins none.
+std::optional<std::pair<MemberIndex, MemberIndex>> ends_of(const AnalysisContext& context, const Flow& flow,
+                                                           const HostSide& side) {
+  const MemberIndex near = side.incoming ? flow.peer : flow.owner;
+  const MemberIndex far = side.incoming ? flow.owner : flow.peer;
+  const bool passes = node_of(context, near) == side.host && far != kNoMember && node_of(context, far) != side.host;
+  return passes ? std::optional(std::pair(near, far)) : std::nullopt;
+}
+
+/// The packets that rules of a host (a firewall) dropped in one direction, for one of the kernel's reasons.
+struct RuleDrops {
+  uint64_t group_bytes = 0;                                        // of the group's connections
+  std::map<NodeId, int64_t> by_node;                               // by who sent them, or was sent them
+  std::map<std::pair<MemberIndex, MemberIndex>, int64_t> by_ends;  // by the rank of the host, and the other one
+};
+
+using RuleDropsByReason = std::map<std::string, RuleDrops>;
+
+/// From the first stall to the last.
+IntervalSet span_of(const IntervalSet& times) {
+  const std::vector<Interval>& all = times.intervals();
+  return all.empty() ? IntervalSet() : IntervalSet({{all.front().from_ns, all.back().to_ns}});
+}
+
+/// Whose packets a rule drops shows between the group's stalls as well. `flows`: those with drops by rules.
+RuleDropsByReason rule_drops(const AnalysisContext& context, const CauseGroup& group, const HostSide& side,
+                             const std::vector<FlowIndex>& flows) {
+  RuleDropsByReason drops;
   const IntervalSet times = time_of(group);
-  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
-    const Flow& flow = context.flows.flow(i);
-    const MemberIndex near = incoming ? flow.peer : flow.owner;
-    const std::optional<NodeId> far = node_of(context, incoming ? flow.owner : flow.peer);
-    if (node_of(context, near) != host || !far || far == host) {
+  const IntervalSet span = span_of(times);
+  const auto by_rule = [&](const LinkDrop& drop) {
+    return drop.incoming == side.incoming && node_of(context, drop.host) == side.host &&
+           drop_reason(drop.sum.reason).rule;
+  };
+  for (const FlowIndex i : flows) {
+    const auto ends = ends_of(context, context.flows.flow(i), side);
+    if (!ends) {
       continue;
     }
-    for (const LinkDrop& drop : link_drops(context, i, times)) {
-      if (drop.incoming == incoming && node_of(context, drop.host) == host && drop_reason(drop.sum.reason).rule) {
-        drops.near.insert(near);
-        drops.far.insert(*far);
-        drops.group_bytes += group.flows.contains(i) ? drop.sum.bytes : 0;
+    for (const LinkDrop& drop : link_drops(context, i, span)) {
+      if (by_rule(drop)) {
+        RuleDrops& rule = drops[drop.sum.reason];
+        rule.by_node[context.cluster.member(ends->second).node_id] += drop.sum.packets;
+        rule.by_ends[*ends] += drop.sum.packets;
       }
+    }
+    for (const LinkDrop& drop : group.flows.contains(i) ? link_drops(context, i, times) : std::vector<LinkDrop>()) {
+      drops[drop.sum.reason].group_bytes += by_rule(drop) ? drop.sum.bytes : 0;
     }
   }
   return drops;
+}
+
+/// True if the number of packets shows that a rule is meant for them. A stray one, as a firewall takes for invalid,
+/// does not. Packets count, since an acknowledgement has few bytes. `all`: those that the rule dropped, by sender or
+/// receiver.
+template <typename Key>
+bool hits(int64_t packets, const std::map<Key, int64_t>& all) {
+  const auto most = std::ranges::max_element(all, {}, [](const auto& entry) { return entry.second; });
+  return packets > 1 && share_of(packets, most->second) >= kLinkShare;
+}
+
+bool hits_several_nodes(const RuleDrops& rule) {
+  return std::ranges::count_if(rule.by_node, [&](const auto& entry) { return hits(entry.second, rule.by_node); }) >=
+         kLinksForCulprit;
 }
 
 /// True if the ranks of the job are on two nodes.
@@ -112,10 +161,32 @@ bool has_two_nodes(const AnalysisContext& context) {
   return nodes.size() == 2;
 }
 
-/// A host whose own rules drop what several other nodes send it, or what it sends to them, is to blame, however many of
-/// its links show the loss: lost acknowledgements need not cost anything. With one other node, what several of its own
-/// ranks exchange with that.
-void blame_dropping_host(const AnalysisContext& context, CauseGroup& group) {
+/// True if several ranks of the host have connections with other nodes, and the rule dropped packets of each, in that
+/// direction and the group's time: it is not for some of them.
+bool hits_all_ranks(const AnalysisContext& context, const CauseGroup& group, const HostSide& side,
+                    const RuleDrops& rule) {
+  const std::vector<Interval>& lost = group.lost.intervals();
+  std::set<std::pair<MemberIndex, MemberIndex>> all;
+  std::set<MemberIndex> near;
+  for (const Flow& flow : context.flows.all()) {
+    const auto ends = ends_of(context, flow, side);
+    if (ends && flow.carries_collectives && flow.opened_ns < lost.back().to_ns &&
+        flow.closed_ns > lost.front().from_ns) {
+      all.insert(*ends);
+      near.insert(ends->first);
+    }
+  }
+  return near.size() > 1 && std::ranges::all_of(all, [&](const auto& ends) {
+           const auto dropped = rule.by_ends.find(ends);
+           return dropped != rule.by_ends.end() && hits(dropped->second, rule.by_ends);
+         });
+}
+
+/// A host with a rule that drops what several other nodes send it, or what it sends to them, is to blame, however many
+/// of its links show the loss: lost acknowledgements need not cost anything. With one other node, a rule that hits all
+/// connections of several ranks with that.
+void blame_dropping_host(const AnalysisContext& context, const std::vector<FlowIndex>& flows, bool two_nodes,
+                         CauseGroup& group) {
   int64_t repeated = 0;
   const IntervalSet times = time_of(group);
   for (const FlowIndex flow : group.flows) {
@@ -128,20 +199,67 @@ void blame_dropping_host(const AnalysisContext& context, CauseGroup& group) {
     if (!host || group.location.at_one_end()) {
       continue;
     }
-    const RuleDrops drops = rule_drops(context, group, *host, end == group.location.dst);
-    const bool several = static_cast<int>(drops.far.size()) >= kLinksForCulprit;
-    if (share_of(static_cast<int64_t>(drops.group_bytes), repeated) >= kDroppedShare &&
-        (several || (drops.near.size() > 1 && has_two_nodes(context)))) {
+    const HostSide side{*host, end == group.location.dst};
+    const RuleDropsByReason drops = rule_drops(context, group, side, flows);
+    const bool blamed = std::ranges::any_of(drops, [&](const auto& entry) {
+      const RuleDrops& rule = entry.second;
+      return share_of(static_cast<int64_t>(rule.group_bytes), repeated) >= kDroppedShare &&
+             (hits_several_nodes(rule) || (two_nodes && hits_all_ranks(context, group, side, rule)));
+    });
+    if (blamed) {
       blame_end(context, end, group.location);
     }
   }
 }
 
+/// The flows of which a host dropped packets by its own rules, from the first of the groups' stalls to the last.
+std::vector<FlowIndex> flows_with_rule_drops(const AnalysisContext& context, const std::vector<CauseGroup>& groups) {
+  std::vector<Interval> all;
+  for (const CauseGroup& group : groups) {
+    const IntervalSet times = time_of(group);
+    all.insert(all.end(), times.intervals().begin(), times.intervals().end());
+  }
+  const IntervalSet span = span_of(IntervalSet(std::move(all)));
+  std::vector<FlowIndex> flows;
+  for (FlowIndex i = 0; i < context.flows.all().size(); ++i) {
+    const std::vector<LinkDrop> drops = link_drops(context, i, span);
+    if (std::ranges::any_of(drops, [](const LinkDrop& drop) { return drop_reason(drop.sum.reason).rule; })) {
+      flows.push_back(i);
+    }
+  }
+  return flows;
+}
+
+/// Joins groups that blame one end for what passes it in one direction. The most expensive one's link is the example.
+void join_blamed(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  std::ranges::stable_sort(groups, std::greater{}, [](const CauseGroup& group) { return group.lost.total_ns(); });
+  std::map<std::tuple<MemberIndex, std::optional<NodeId>, bool>, size_t> first;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const FaultLocation& location = groups[i].location;
+    if (!location.at_one_end()) {
+      continue;
+    }
+    const bool incoming = location.node ? is_incoming(context, location) : location.culprit == location.dst;
+    const auto [found, fresh] = first.try_emplace({location.culprit, location.node, incoming}, i);
+    if (!fresh) {
+      merge(groups[found->second], std::move(groups[i]));
+      groups[i].stalls.clear();
+    }
+  }
+  std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
+}
+
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   join_by_location(context, groups);
-  for (CauseGroup& group : groups) {
-    blame_dropping_host(context, group);
+  const std::vector<FlowIndex> flows = flows_with_rule_drops(context, groups);
+  if (flows.empty()) {
+    return;
   }
+  const bool two_nodes = has_two_nodes(context);
+  for (CauseGroup& group : groups) {
+    blame_dropping_host(context, flows, two_nodes, group);
+  }
+  join_blamed(context, groups);
 }
 
 /// The member through which a lesser loss is the echo of a greater one, or kNoMember. A node that loses incoming

@@ -47,6 +47,17 @@ void drop_idle(std::vector<Measured>& measured) {
   });
 }
 
+/// Links within a node are always faster than those between nodes, and so they were in the run that was right: what is
+/// slow by that run alone stands out only beside links of its own kind. `measured`: the slowest one first.
+void keep_one_kind(const AnalysisContext& context, std::vector<Measured>& measured) {
+  const auto within_node = [&](const Measured& one) {
+    const FaultLocation link = link_of(context.flows, one.flow);
+    return on_one_node(context, link.src, link.dst);
+  };
+  const bool kind = within_node(measured.front());
+  std::erase_if(measured, [&](const Measured& one) { return within_node(one) != kind; });
+}
+
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   judge_link_by_steps(context, stall, out);
   if (!network_may_be_slow(stall)) {
@@ -60,10 +71,13 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     }
   }
   drop_idle(measured);
+  std::sort(measured.begin(), measured.end(), [](const Measured& a, const Measured& b) { return a.rate < b.rate; });
+  if (stall.by_reference && !measured.empty()) {
+    keep_one_kind(context, measured);
+  }
   if (measured.size() < 2) {
     return;
   }
-  std::sort(measured.begin(), measured.end(), [](const Measured& a, const Measured& b) { return a.rate < b.rate; });
   const Measured& slowest = measured.front();
   const Measured& middle = measured[1 + (measured.size() - 2) / 2];
   const FlowDelta& delta = slowest.delta;

@@ -125,6 +125,21 @@ class Search {
     return clock.host(cluster_.member(a).node_id) == clock.host(cluster_.member(b).node_id) ? 0 : kDeathToResetNs;
   }
 
+  /// The same by the errors of the clocks, which may be larger; none where ranks that end together would seem not to.
+  [[nodiscard]] std::optional<int64_t> order_error_ns(MemberIndex a, MemberIndex b) const {
+    const Clock& clock = cluster_.clock();
+    const int64_t usual_ns = clock_error_ns(a, b);
+    if (usual_ns == 0) {
+      return usual_ns;
+    }
+    const std::optional<int64_t> one_ns = clock.error_ns(cluster_.member(a).node_id);
+    const std::optional<int64_t> other_ns = clock.error_ns(cluster_.member(b).node_id);
+    if (!one_ns || !other_ns || *one_ns > kTogetherNs || *other_ns > kTogetherNs - *one_ns) {
+      return std::nullopt;
+    }
+    return std::max(usual_ns, *one_ns + *other_ns);
+  }
+
   /// A rank that ends closes its connections, and the other ends close because of that. Earlier closes belong to a
   /// communicator that it gave up while it continued.
   void note_close(const Flows& flows, const Flow& flow) {
@@ -195,11 +210,11 @@ class Search {
   [[nodiscard]] bool was_not_first(MemberIndex first, MemberIndex other) const {
     const Leaving& one = at(first);
     const Leaving& leaving = at(other);
-    if (!cluster_.clock().comparable(cluster_.member(first).node_id, cluster_.member(other).node_id)) {
+    const std::optional<int64_t> error_ns = order_error_ns(first, other);
+    if (!error_ns) {
       return true;
     }
-    if (leaving.exit_ns < one.left_ns - clock_error_ns(first, other) &&
-        !(ended_well(cluster_.member(other)) && !leaving.inside())) {
+    if (leaving.exit_ns < one.left_ns - *error_ns && !(ended_well(cluster_.member(other)) && !leaving.inside())) {
       return true;
     }
     if (!leaving.inside() || leaving.failed_ns == kForever) {
@@ -207,7 +222,7 @@ class Search {
     }
     // If the closing of its connections was not observed, it left some time before its process ended.
     const int64_t left_ns = one.closed_first() ? one.left_ns : one.exit_ns - kTeardownUnseenNs;
-    return leaving.failed_ns < left_ns - kDeathToResetNs;
+    return leaving.failed_ns < left_ns - std::max(*error_ns, kDeathToResetNs);
   }
 
   [[nodiscard]] std::optional<JobEnd> judge(MemberIndex first, const std::vector<MemberIndex>& others) const {

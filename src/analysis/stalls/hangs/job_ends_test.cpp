@@ -206,6 +206,17 @@ TEST(JobEnds, WithoutItsSocketsTheOrderOfExitsDecides) {
   EXPECT_EQ(report.failed_ranks, kRanks);
 }
 
+/// Each AllReduce takes 30 ms: the clocks of the two hosts are known to no less.
+TEST(JobEnds, ClocksThatAreOffByMoreThanAStallShowWhoEndedFirst) {
+  Ending ending = failing({2}, kClosedNs + 5 * kNsPerMs);
+  ending.call = [fail = ending.call](int rank, int64_t step, Collective& call) {
+    call.duration_ns = 30 * kNsPerMs;
+    return fail(rank, step, call);
+  };
+  ending.node = [](int rank, Node& node) { node.boot_id = rank < 2 ? "one boot" : "other boot"; };
+  expect_culprit(only({ending, rank_2_ends(1), kClosedNs}), Cause::kDeadRank, 2);
+}
+
 TEST(JobEnds, ARankThatLeavesWithSuccessWhileOthersWait) {
   const Finding finding = only({failing({2}, kClosedNs + 5 * kNsPerMs), rank_2_ends(0), kClosedNs});
   expect_culprit(finding, Cause::kDeadRank, 2);

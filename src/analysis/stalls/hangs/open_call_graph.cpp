@@ -139,7 +139,7 @@ std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t number) con
   std::vector<uint32_t> sequences;
   for (const uint32_t index : timeline_.groups()[group].sequences) {
     const CallSequence& sequence = timeline_.sequences()[index];
-    if (sequence.call_at(number) == nullptr && number >= sequence.end_number() && !sequence.continued) {
+    if (sequence.call_at(number) == nullptr && number >= sequence.next_number() && !sequence.continued) {
       sequences.push_back(index);
     }
   }
@@ -305,7 +305,7 @@ HangRoot OpenCallGraph::find_stopped(AttemptIndex attempt) const {
     }
     std::map<int64_t, std::vector<uint32_t>> by_next;  // by the number of the call that a sequence lacks
     for (const uint32_t sequence : group.sequences) {
-      by_next[timeline_.sequences()[sequence].end_number()].push_back(sequence);
+      by_next[timeline_.sequences()[sequence].next_number()].push_back(sequence);
     }
     if (by_next.size() > kMostNewestCalls) {
       return {};

@@ -38,7 +38,7 @@ void judge_job_ends(SearchState& search) {
     }
     const int64_t exit_ns = std::max(end.left_ns, *search.cluster.member(end.first()).exit_ns);
     Stall stall{.group = sequence->group,
-                .number = sequence->end_number(),
+                .number = sequence->next_number(),
                 .signature = sequence->calls.back().signature,
                 .verdict = {.part = StallPart::kAbsent, .reason = VerdictReason::kEndedJob}};
     stall.verdict.window = stall.window = {end.left_ns, exit_ns};

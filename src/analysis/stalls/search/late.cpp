@@ -35,7 +35,7 @@ int64_t previous_end_ns(const SearchState& search, uint32_t sequence_index, int6
   return latest;
 }
 
-/// The last arrival is known only if the clocks of all participants are comparable.
+/// The clocks of all participants are known to less than a stall.
 bool comparable(const SearchState& search, const Instance& instance) {
   const auto node_of_sequence = [&](const Arrival& seen) {
     return search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
@@ -44,6 +44,21 @@ bool comparable(const SearchState& search, const Instance& instance) {
   return std::all_of(instance.seen.begin(), instance.seen.end(), [&](const Arrival& seen) {
     return search.cluster.clock().comparable(node_of_sequence(seen), last);
   });
+}
+
+/// The last rank came after all others, whatever the clocks are off. Ranks on the host of the last one have its clock.
+bool is_surely_last(const SearchState& search, const Instance& instance) {
+  if (search.all_comparable || comparable(search, instance)) {
+    return true;
+  }
+  const std::optional<int64_t> error_ns = clock_error_ns(search, instance);
+  const auto host_of = [&](const Arrival& seen) {
+    return search.clocks[search.timeline.sequences()[seen.sequence].member].host;
+  };
+  const Arrival& last = instance.seen.back();
+  return error_ns && std::ranges::all_of(instance.seen, [&](const Arrival& seen) {
+           return host_of(seen) == host_of(last) || last.arrival_ns - seen.arrival_ns > *error_ns;
+         });
 }
 
 /// How much longer the first rank was inside than the last, each by its own clock: a rank was waited for. 0 where
@@ -123,7 +138,7 @@ bool any_rank_waited(const SearchState& search, const Instance& instance) {
 void add_to_run(SearchState& search, const Instance& instance) {
   const Group& group = search.timeline.groups()[instance.group];
   if (!late_on_device(instance) || group.point_to_point || is_warming_up(group, instance.number) ||
-      !comparable(search, instance) || !any_rank_waited(search, instance)) {
+      !is_surely_last(search, instance) || !any_rank_waited(search, instance)) {
     return;
   }
   const CallSequence& last = search.timeline.sequences()[instance.seen.back().sequence];
@@ -211,16 +226,32 @@ VerdictReason reason_below(const Baseline* pair, int64_t late_ns) {
   return pair->known ? VerdictReason::kPairUsual : VerdictReason::kNoBaseline;
 }
 
-/// How much later than usual the last rank of a step was. All of it where what is usual is not known. In a step that
-/// another run shows to be slow, that rank may be why all of them are: what is usual is then what it was there.
-int64_t later_than_usual_ns(SearchState& search, const Instance& instance) {
+/// What the step lost for which its last rank may be to blame. That rank may be why another run shows all steps to be
+/// slow if it is later than ranks are there by most of what they lost. Otherwise something else makes them slow, and
+/// hides lateness that costs nothing: only this run's steps show whether this one's did.
+std::optional<StepLoss> loss_by_lateness(const SearchState& search, const Instance& instance) {
+  std::optional<StepLoss> step = search.baselines.step_loss(search.timeline, instance);
+  if (!step || !step->by_reference) {
+    return step;
+  }
+  const int64_t right_ns = search.baselines.reference_lateness_ns(search.timeline, instance).value_or(0);
+  const auto later_ns = static_cast<double>(instance.late_ns() - right_ns);
+  return later_ns >= kCoverage * static_cast<double>(step->lost_ns)
+             ? step
+             : search.baselines.own_step_loss(search.timeline, instance);
+}
+
+/// How much later than usual the last rank of a step was. All of it where what is usual is not known. What is usual in
+/// a step that was compared with another run's is what it was there.
+int64_t later_than_usual_ns(SearchState& search, const Instance& instance, bool by_reference) {
   const uint32_t sequence = instance.seen.back().sequence;
   const auto [known, is_new] = search.usual_lateness_ns.try_emplace(sequence);
   if (is_new) {
     known->second = search.usual_lateness.of(search.timeline, search.clocks, instance.group, sequence);
   }
   const int64_t usual_ns = known->second.value_or(0);
-  const std::optional<int64_t> right_ns = search.baselines.reference_lateness_ns(search.timeline, instance);
+  const std::optional<int64_t> right_ns =
+      by_reference ? search.baselines.reference_lateness_ns(search.timeline, instance) : std::nullopt;
   return instance.late_ns() - std::min(usual_ns, right_ns.value_or(usual_ns));
 }
 
@@ -258,7 +289,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
   if (late_ns < warm_up_floor_ns(search, instance)) {
     return declined(VerdictReason::kWarmingUp);
   }
-  const bool certain = lateness || (comparable(search, instance) &&
+  const bool certain = lateness || (is_surely_last(search, instance) &&
                                     late_ns - clock_error_ns(search, instance).value_or(late_ns) > limit_ns);
   if (!certain) {
     add_to_run(search, instance);
@@ -272,12 +303,12 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
   if (on_device && pair != nullptr) {
     return declined(VerdictReason::kPairUsual);
   }
-  const std::optional<StepLoss> step = search.baselines.step_loss(search.timeline, instance);
+  const std::optional<StepLoss> step = loss_by_lateness(search, instance);
   if (const std::optional<VerdictReason> reason = reason_in_batch(search, instance, step)) {
     verdict.limit_ns = *reason == VerdictReason::kStepUnknown ? kNoStepBaselineFloorNs : verdict.limit_ns;
     return declined(*reason);
   }
-  const int64_t unusual_ns = lateness ? later_than_usual_ns(search, instance) : late_ns;
+  const int64_t unusual_ns = lateness ? later_than_usual_ns(search, instance, step && step->by_reference) : late_ns;
   if (unusual_ns <= limit_ns) {
     verdict.value_ns = unusual_ns;
     return declined(VerdictReason::kStepAsUsual);

@@ -156,7 +156,6 @@ Stall begin_transfer(const SearchState& search, const Instance& instance, const 
   }
   const int64_t own_ns = stall.window.length() - waited_in(search, stall, stall.window).total_ns();
   stall.usual_ns = baseline.known ? std::optional(baseline.usual_ns) : std::nullopt;
-  stall.by_reference = baseline.by_reference;
   stall.lost_ns = own_ns - baseline.usual_ns;
   stall.suspects = stall.members;
   return stall;
@@ -274,6 +273,8 @@ void judge_transfer(SearchState& search, const Instance& instance) {
     set_open_kind(search, instance, hang, std::move(blame), stall);
   } else {
     stall.verdict.reason = VerdictReason::kTooLong;
+    stall.by_reference =
+        stall.step ? stall.by_reference : search.baselines.transfer(search.timeline, instance).by_reference;
     stall.kind = SlowTransfer{};
   }
   keep(search, std::move(stall));

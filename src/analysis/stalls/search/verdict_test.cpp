@@ -134,6 +134,12 @@ TEST(Verdict, OnTheLatePart) {
     *call.duration_ns = step == 0 ? 40 * kNsPerMs : *call.duration_ns;
     return late(3, kStep, 40 * kNsPerMs)(rank, step, call);
   };
+  const Change loose = [=](int rank, int64_t step, Collective& call) {
+    const bool called = vague(rank, step, call);
+    *call.duration_ns =
+        step == 0 ? 20 * kNsPerMs : *call.duration_ns + (rank == 0 && step == kStep ? 40 * kNsPerMs : 0);
+    return called;
+  };
   const int64_t moved_ns = 100 * kNsPerUs;  // the apparent difference of the clocks
   const Change busy = [](int rank, int64_t step, Collective& call) {
     *call.duration_ns += rank == 3 && step == kStep - 1 ? 80 * kNsPerMs : 0;  // until 5 ms before its arrival
@@ -159,6 +165,8 @@ TEST(Verdict, OnTheLatePart) {
        kWarmUpFloorNs, 1},
       {"busy", calls(busy), kLate, VerdictReason::kInPreviousCall, 5 * kNsPerMs, kStallFloorNs},
       {"clocks", on_two_hosts(calls(vague)), kLate, VerdictReason::kClockUncertain, late_40 - moved_ns, kStallFloorNs},
+      {"later than clocks are off", on_two_hosts(calls(loose)), kLate, VerdictReason::kTooLong, late_40 - moved_ns,
+       kStallFloorNs},
       {"rooted", calls(rooted), kLate, VerdictReason::kNoRankWaited, late_40, kStallFloorNs},
       {"awaited root", calls(awaited), kLate, VerdictReason::kTooLong, late_40, kStallFloorNs},
       {"pair", calls(pair(kSteps, 30 * kNsPerMs)), kLate, VerdictReason::kPairUsual, pair_usual_ns,

@@ -130,9 +130,12 @@ void mark_process(std::vector<CallSequence>& sequences, const std::vector<uint32
 }  // namespace
 
 int64_t first_in_batch(const CallSequence& sequence, int64_t number) {
+  // Batches were marked by the host's own clock. Where it drifts, durations were rounded anew since then.
+  constexpr int64_t kSameMovedEndNs = kSameEndNs + kNsPerUs;
   const int64_t end_ns = sequence.call_at(number)->end_ns();
   const Call* before = sequence.call_at(number - 1);
-  while (before != nullptr && before->batch == BatchPart::kInside && same_end(before->end_ns(), end_ns)) {
+  while (before != nullptr && before->batch == BatchPart::kInside &&
+         std::abs(before->end_ns() - end_ns) <= kSameMovedEndNs) {
     before = sequence.call_at(--number - 1);
   }
   return number;

@@ -2,6 +2,7 @@
 #include "analysis/timeline/clock_offsets/clock_offsets.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <span>
@@ -14,6 +15,8 @@ struct HostSequence {
   const CallSequence* sequence;
   size_t host;
 };
+
+using Communicators = std::map<std::pair<CommHash, AttemptIndex>, std::vector<HostSequence>>;
 
 /// The sequence numbers in any of the sequences, as intervals: they may be far apart.
 IntervalSet sequence_numbers(const std::vector<HostSequence>& sequences) {
@@ -31,17 +34,32 @@ void add(HostEdge& edge, const CallSequence& sequence, int64_t number, const Cal
   edge.first_end_ns = std::min(edge.first_end_ns, call.end_ns());
 }
 
-/// From the first call of a host's ranks to the last. Clocks of others may be seconds off.
-TimeRange span_of(const std::vector<CallSequence>& sequences, const Cluster& cluster, size_t host) {
-  TimeRange span{kForever, 0};
-  for (const CallSequence& sequence : sequences) {
-    if (!sequence.calls.empty() && cluster.clock().host(cluster.member(sequence.member).node_id) == host) {
-      span.from_ns = std::min(span.from_ns, sequence.calls.front().arrival_ns);
-      span.to_ns = std::max(span.to_ns, sequence.calls.back().arrival_ns + 1);
+/// When one host's ranks were in calls with those of others. Clocks of others may be seconds off.
+class SharedSpan {
+ public:
+  explicit SharedSpan(size_t host) : host_(host) {}
+
+  /// Adds the sequences of one communicator, or of two ranks.
+  void add(std::span<const HostSequence> together) {
+    if (std::ranges::all_of(together, [&](const HostSequence& one) { return one.host == together.front().host; })) {
+      return;  // they show nothing of another clock, and may be of another job
+    }
+    std::ranges::for_each(together, [this](const HostSequence& one) { add_calls(one); });
+  }
+  void add_calls(const HostSequence& one) {
+    for (const Call& call : one.sequence->calls) {
+      if (one.host == host_ && call.present) {
+        span_.from_ns = std::min(span_.from_ns, call.arrival_ns);
+        span_.to_ns = std::max(span_.to_ns, (call.end_ns() == kForever ? call.arrival_ns : call.end_ns()) + 1);
+      }
     }
   }
-  return span.from_ns < span.to_ns ? span : TimeRange{0, 0};
-}
+  [[nodiscard]] TimeRange found() const { return span_.from_ns < span_.to_ns ? span_ : TimeRange{0, 0}; }
+
+ private:
+  size_t host_;
+  TimeRange span_{kForever, 0};
+};
 
 /// Adds one communicator's sequences, instance by instance.
 void add_communicator(const std::vector<HostSequence>& sequences, const std::vector<CallSignature>& signatures,
@@ -127,16 +145,35 @@ void add_transfers(std::span<const TransferSequence> group, const std::vector<Ca
   bounds.add_transfers(sends.host, recvs.host, transfers_of(*sends.sequence, *recvs.sequence, signatures));
 }
 
-void narrow_by_transfers(std::vector<TransferSequence> sequences, const std::vector<CallSignature>& signatures,
-                         OffsetBounds& bounds) {
-  std::ranges::sort(sequences, {}, &TransferSequence::group_key);
+/// Calls `visit` with the sequences of each group. They have to be sorted by group.
+template <class Visit>
+void for_each_group(std::span<const TransferSequence> sequences, Visit visit) {
   for (auto first = sequences.begin(); first != sequences.end();) {
     const auto last = std::find_if(first, sequences.end(),
                                    [&](const TransferSequence& one) { return one.group_key != first->group_key; });
-    add_transfers(std::span(first, last), signatures, bounds);
+    visit(std::span(first, last));
     first = last;
   }
-  bounds.narrow_by_transfers();
+}
+
+/// When the host's ranks were in calls that may bound its clock against others; in any, if there are none: measured
+/// clocks may bound it.
+TimeRange span_of(size_t host, const Communicators& communicators, std::span<const TransferSequence> transfers) {
+  SharedSpan span(host);
+  for (const auto& [communicator, members] : communicators) {
+    span.add(members);
+  }
+  for_each_group(transfers, [&](std::span<const TransferSequence> group) {
+    std::vector<HostSequence> pair;
+    std::ranges::transform(group, std::back_inserter(pair), &TransferSequence::at);
+    span.add(pair);
+  });
+  if (span.found().length() == 0) {
+    for (const auto& [communicator, members] : communicators) {
+      std::ranges::for_each(members, [&](const HostSequence& one) { span.add_calls(one); });
+    }
+  }
+  return span.found();
 }
 
 }  // namespace
@@ -168,7 +205,7 @@ void narrow_by_measured_clocks(const Cluster& cluster, OffsetBounds& bounds) {
 
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster, const GroupKey& group_key, const CountedFromStart& counted) {
-  std::map<std::pair<CommHash, AttemptIndex>, std::vector<HostSequence>> communicators;
+  Communicators communicators;
   std::optional<size_t> reference;
   std::vector<TransferSequence> transfers;
   std::vector<bool> has_calls(cluster.clock().hosts());
@@ -192,8 +229,9 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   if (!reference && whole != transfers.end()) {
     reference = whole->at.host;
   }
+  std::ranges::stable_sort(transfers, {}, &TransferSequence::group_key);
   OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0),
-                      span_of(sequences, cluster, reference.value_or(0)));
+                      span_of(reference.value_or(0), communicators, transfers));
   for (size_t host = 0; host < has_calls.size(); ++host) {
     if (has_calls[host]) {
       bounds.add_host(host);
@@ -203,7 +241,8 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
     add_communicator(members, signatures, bounds);
   }
   narrow_by_measured_clocks(cluster, bounds);  // a transfer that contradicts them is no reason to leave them out
-  narrow_by_transfers(std::move(transfers), signatures, bounds);
+  for_each_group(transfers, [&](std::span<const TransferSequence> group) { add_transfers(group, signatures, bounds); });
+  bounds.narrow_by_transfers();
   return bounds;
 }
 

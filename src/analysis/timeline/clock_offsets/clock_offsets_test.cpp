@@ -72,7 +72,7 @@ TEST(BoundOffsets, OthersAndUnknownCommunicatorsDoNot) {
 }
 
 /// Before the first bound and after the last one clocks may drift: the errors below are larger by that.
-constexpr double kBesideBoundsNs = 5'000;
+constexpr double kBesideBoundsNs = 12'000;
 constexpr int64_t kAheadNs = 3 * kNsPerSecond;  // by which the clock of each host is ahead of that of the one before
 
 /// A pipeline with a stage on each host: a micro batch every 20 ms, whose activations take 1 ms to the next stage, and
@@ -93,7 +93,7 @@ class Pipeline {
   /// By how much the clock of a host is ahead of the first one's.
   [[nodiscard]] int64_t ahead_ns(size_t host, int64_t time_ns) const {
     const auto index = static_cast<int64_t>(host);
-    return index * (kAheadNs + static_cast<int64_t>(drift * static_cast<double>(time_ns)));
+    return index * (ahead_each_ns + static_cast<int64_t>(drift * static_cast<double>(time_ns)));
   }
   void send(size_t from, size_t to) { add(from, to, from < to, false); }
   void recv(size_t from, size_t to) { add(to, from, from < to, true); }
@@ -115,6 +115,11 @@ class Pipeline {
       sequences.push_back(std::move(sequence));
       keys_.push_back(~uint64_t{0});
     }
+  }
+  /// Adds a sequence of no group.
+  void add_other(CallSequence sequence) {
+    sequences.push_back(std::move(sequence));
+    keys_.push_back(~uint64_t{0});
   }
   OffsetBounds bounds() {
     return bound_offsets(
@@ -149,6 +154,7 @@ class Pipeline {
   }
 
   int64_t calls = 100;
+  int64_t ahead_each_ns = kAheadNs;
   double drift = 0;
   CommHash hash = 7;
   Library library = Library::kNccl;
@@ -221,10 +227,10 @@ TEST(ClocksBySends, OneWayBoundsOneSide) {
 TEST(ClocksBySends, NarrowWhatCollectivesBoundLoosely) {
   Pipeline job(2);
   job.all_reduce();
-  EXPECT_EQ(job.bounds().offset(1).error_ns, 100 * kNsPerMs);
+  EXPECT_NEAR(static_cast<double>(job.bounds().offset(1).error_ns), 100e6, kBesideBoundsNs);
   job.send(0, 1);
   job.recv(0, 1);
-  EXPECT_EQ(job.bounds().offset(1).error_ns, 50'500 * kNsPerUs);
+  EXPECT_NEAR(static_cast<double>(job.bounds().offset(1).error_ns), 50.5e6, kBesideBoundsNs);
   EXPECT_TRUE(job.holds(job.bounds(), 1));
   job.send(1, 0);
   job.recv(1, 0);
@@ -260,9 +266,42 @@ TEST(ClocksBySends, DriftIsWithinTheErrorThatIsGiven) {
   EXPECT_TRUE(job.holds(bounds, 1));
 }
 
+/// The clock of the host that times transfers is farther off than the job is long: they have slices all the same.
+TEST(ClocksBySends, DriftIsFoundOverAHostThatIsFarOff) {
+  Pipeline job(3);
+  job.calls = 5000;  // 100 s
+  job.drift = 50e-6;
+  job.ahead_each_ns = 1000 * kNsPerSecond;
+  job.both_ways(0, 1);
+  job.both_ways(1, 2);
+  const OffsetBounds bounds = job.bounds();
+  ASSERT_TRUE(bounds.bounds(2).known());
+  EXPECT_TRUE(bounds.offset(2).fits);
+  EXPECT_NEAR(bounds.offset(2).rate, -100e-6, 50e-6);
+  EXPECT_LT(bounds.offset(2).error_ns, 5 * kNsPerMs);
+  EXPECT_TRUE(job.holds(bounds, 2));
+}
+
+/// Another job on the reference's host goes on for an hour: nothing of it is to be ordered with the other host's calls.
+TEST(BoundOffsets, CallsOfOneHostAloneDoNotLengthenTheJob) {
+  Pipeline job(2);
+  job.both_ways(0, 1);
+  const OffsetBounds alone = job.bounds();
+  for (const CommHash hash : {CommHash{0}, CommHash{9}}) {
+    CallSequence other{.member = job.sequences[0].member, .hash = hash};
+    for (int64_t i = 0; i < 3600; ++i) {
+      SequenceTable::insert(other, Call{i * kNsPerSecond, 1000, 0, Completion::kProfiler, true}, i);
+    }
+    job.add_other(std::move(other));
+  }
+  const OffsetBounds bounds = job.bounds();
+  EXPECT_EQ(bounds.span(), alone.span());
+  EXPECT_EQ(bounds.offset(1).error_ns, alone.offset(1).error_ns);
+}
+
 TEST(ClocksBySends, DriftAddsUpOverTheHostsOfAPipeline) {
   Pipeline job(4);
-  job.calls = 2000;  // 40 s
+  job.calls = 10'000;  // 200 s
   job.drift = 30e-6;
   for (size_t host = 0; host < 3; ++host) {
     job.both_ways(host, host + 1);

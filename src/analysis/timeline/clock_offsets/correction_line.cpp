@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
+#include <utility>
 
 #include "analysis/thresholds/clocks.h"
 
@@ -13,6 +15,8 @@ constexpr double kRateOfPpm = 1e-6;
 /// Of sums of doubles; times are whole nanoseconds.
 constexpr double kRoundingNs = 0.01;
 constexpr int kHalvings = 40;
+/// Of the time that the job ran: one of its slices. Bounds that are farther apart than two have none between them.
+constexpr double kSliceShare = 1.0 / 64;
 
 }  // namespace
 
@@ -48,7 +52,7 @@ CorrectionFit::CorrectionFit(std::span<const CorrectionBounds> bounds, const Cor
   // How far a line is from what fits is convex over time: it is farthest at one of the ends.
   const double constant_error = std::max({-first.low, first.high, -last.low, last.high});
   const double line_error = std::max(first.high - first.low, last.high - last.low) / 2;
-  if (to > from && (all_.low_ns > all_.high_ns || line_error * kDriftGain < constant_error)) {
+  if (to > from && all_.low_ns > all_.high_ns) {
     const double begin = (first.low + first.high) / 2;
     line_.rate = ((last.low + last.high) / 2 - begin) / (to - from);
     line_.correction_ns = base_ns_ + std::llround(begin - line_.rate * from);
@@ -57,8 +61,11 @@ CorrectionFit::CorrectionFit(std::span<const CorrectionBounds> bounds, const Cor
     line_.error_ns = std::llround(constant_error);
   }
   if (!line_.fits) {
-    line_.error_ns = std::llround(violation_ns + farthest_bound_ns(bounds));
+    const auto within = farthest_ns(from, to, static_cast<double>(kClockDriftPpm));
+    const auto within_most = within ? within : farthest_ns(from, to, static_cast<double>(kMostDriftPpm));
+    line_.error_ns = std::llround(violation_ns + (within_most ? *within_most : farthest_bound_ns()));
   }
+  limits_ = {};
 }
 
 /// The origin is as near as possible to all of them, so that rates are multiplied by small numbers.
@@ -115,21 +122,21 @@ void CorrectionFit::cut(const Limit& limit, double slack_ns) {
   const auto excess = [&](const Line& line) {
     return limit.sign * (line.value + line.rate * limit.since_ns - limit.limit) - slack_ns;
   };
-  std::vector<Line> kept;
+  kept_.clear();
   for (size_t i = 0; i < corners_.size(); ++i) {
     const Line& here = corners_[i];
     const Line& next = corners_[(i + 1) % corners_.size()];
     const double here_excess = excess(here);
     const double next_excess = excess(next);
     if (here_excess <= kRoundingNs) {
-      kept.push_back(here);
+      kept_.push_back(here);
     }
     if ((here_excess <= kRoundingNs) != (next_excess <= kRoundingNs)) {
       const double share = std::clamp(here_excess / (here_excess - next_excess), 0.0, 1.0);
-      kept.push_back({here.value + share * (next.value - here.value), here.rate + share * (next.rate - here.rate)});
+      kept_.push_back({here.value + share * (next.value - here.value), here.rate + share * (next.rate - here.rate)});
     }
   }
-  corners_ = std::move(kept);
+  std::swap(corners_, kept_);
 }
 
 /// By how much the bounds have to be widened until a line fits. Leaves those that then do.
@@ -157,16 +164,78 @@ CorrectionFit::Band CorrectionFit::band(double since_ns) const {
   return band;
 }
 
-/// The clock did not go along a line: between two bounds of about the same time it was anywhere.
-double CorrectionFit::farthest_bound_ns(std::span<const CorrectionBounds> bounds) const {
-  double farthest = 0;
-  for (const CorrectionBounds& one : bounds) {
-    if (one.known()) {
-      farthest = std::max({farthest, std::abs(static_cast<double>(line_.at(one.low_at_ns) - one.low_ns)),
-                           std::abs(static_cast<double>(line_.at(one.high_at_ns) - one.high_ns))});
+/// The clock did not go along a line, but at no time faster than this: each bound also bounds the times around it, so
+/// that a loose one matters no more than its neighbours let it. None if the bounds contradict that.
+std::optional<double> CorrectionFit::farthest_ns(double from_ns, double to_ns, double most_ppm) const {
+  constexpr double kFar = std::numeric_limits<double>::infinity();
+  const double most = most_ppm * kRateOfPpm;
+  std::vector<Limit> points = limits_;
+  std::ranges::sort(points, {}, &Limit::since_ns);
+  for (const double sign : {-1.0, 1.0}) {
+    const auto narrow = [&](double& reached, double& at_ns, Limit& point) {
+      reached += sign * most * std::abs(point.since_ns - at_ns);
+      at_ns = point.since_ns;
+      if (point.sign == sign) {
+        point.limit = reached = sign * std::min(sign * reached, sign * point.limit);
+      }
+      return point.sign == sign || sign * (point.limit - reached) <= kRoundingNs;
+    };
+    double reached = sign * kFar;
+    double at_ns = from_ns;
+    bool agree = true;
+    for (Limit& point : points) {
+      agree = narrow(reached, at_ns, point) && agree;
+    }
+    reached = sign * kFar;
+    for (Limit& point : points | std::views::reverse) {
+      agree = narrow(reached, at_ns, point) && agree;
+    }
+    if (!agree) {
+      return std::nullopt;
     }
   }
-  return farthest > 0 ? farthest : std::abs(static_cast<double>(all_.low_ns - all_.high_ns));
+  double farthest = 0;
+  const auto reach_to = [&](double since_ns, double value) {
+    const double own = static_cast<double>(line_.correction_ns - base_ns_) + line_.rate * since_ns;
+    farthest = std::max(farthest, std::abs(value - own));
+  };
+  const double slice_ns = kSliceShare * (to_ns - from_ns);
+  const auto reach_to_end = [&](const Limit& nearest, double end_ns) {
+    if (const double gap_ns = std::abs(nearest.since_ns - end_ns); gap_ns > slice_ns) {
+      reach_to(end_ns, nearest.limit + nearest.sign * most * gap_ns);
+    }
+  };
+  for (const double sign : {-1.0, 1.0}) {
+    const Limit* before = nullptr;
+    for (const Limit& point : points) {
+      if (point.sign != sign) {
+        continue;
+      }
+      reach_to(point.since_ns, point.limit);
+      if (before == nullptr) {
+        reach_to_end(point, from_ns);
+      } else if (point.since_ns - before->since_ns > 2 * slice_ns) {
+        // Nothing is known between the two: it may have gone away and come back.
+        const double between = (point.since_ns + before->since_ns + sign * (point.limit - before->limit) / most) / 2;
+        reach_to(between, before->limit + sign * most * (between - before->since_ns));
+      }
+      before = &point;
+    }
+    if (before != nullptr) {
+      reach_to_end(*before, to_ns);
+    }
+  }
+  return farthest;
+}
+
+/// The clock was set: at no time it is known better than by the farthest bound.
+double CorrectionFit::farthest_bound_ns() const {
+  double farthest = 0;
+  for (const Limit& limit : limits_) {
+    const double own = static_cast<double>(line_.correction_ns - base_ns_) + line_.rate * limit.since_ns;
+    farthest = std::max(farthest, std::abs(limit.limit - own));
+  }
+  return farthest;
 }
 
 CorrectionRange CorrectionFit::at(int64_t time_ns) const {

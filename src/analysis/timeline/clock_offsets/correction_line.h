@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -47,9 +48,11 @@ struct CorrectionLine {
 class CorrectionFit {
  public:
   /// `bounds` and `always`, which holds all through `range`: at least one low and one high bound. If one correction
-  /// fits all of them, the rate is 0 and the correction the middle of what fits, unless the error is smaller with a
-  /// rate by kDriftGain. The error covers all lines that fit, of up to kClockDriftPpm, or kMostDriftPpm if none of
-  /// those does. Where no line fits, it is the one that violates the bounds least, and the error reaches to all bounds.
+  /// fits all of them, the rate is 0 and the correction the middle of what fits: bounds on one side alone show no
+  /// drift. The error covers all lines that fit, of up to kClockDriftPpm, or kMostDriftPpm if none of those does. Where
+  /// no line fits, it is the one that violates the bounds least. The error is then that violation and the distance to
+  /// the farthest bound, each of which reaches no farther than the others let it at the least of the two drifts at
+  /// which they don't contradict each other; if they do at both, to the farthest of all.
   CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
 
   [[nodiscard]] const CorrectionLine& line() const { return line_; }
@@ -78,13 +81,15 @@ class CorrectionFit {
   void cut(const Limit& limit, double slack_ns);
   double find_least_violation();
   [[nodiscard]] Band band(double since_ns) const;
-  [[nodiscard]] double farthest_bound_ns(std::span<const CorrectionBounds> bounds) const;
+  [[nodiscard]] std::optional<double> farthest_ns(double from_ns, double to_ns, double most_ppm) const;
+  [[nodiscard]] double farthest_bound_ns() const;
   [[nodiscard]] double since(int64_t time_ns) const { return static_cast<double>(time_ns - origin_ns_); }
 
   int64_t origin_ns_ = 0;
-  int64_t base_ns_ = 0;  // what the doubles count from: they hold small numbers exactly
-  CorrectionRange all_;  // between what one correction for all times would be
-  std::vector<Limit> limits_;
+  int64_t base_ns_ = 0;        // what the doubles count from: they hold small numbers exactly
+  CorrectionRange all_;        // between what one correction for all times would be
+  std::vector<Limit> limits_;  // while it is made
+  std::vector<Line> kept_;     // by cut(): two vectors take turns
   std::vector<Line> corners_;  // of the polygon of all lines that fit: what is between them fits as well
   CorrectionLine line_;
 };

@@ -16,7 +16,7 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr int64_t kBegin = int64_t{1'800'000'000} * kNsPerSecond;
-constexpr int64_t kAheadNs = 5 * kNsPerSecond;
+constexpr int64_t kTruthAheadNs = 5 * kNsPerSecond;
 constexpr size_t kSlices = 64;
 
 /// A minute of collectives, four a second, whose bounds are 100 us from the truth, and further by chance.
@@ -56,8 +56,9 @@ struct Observed {
 };
 
 std::function<int64_t(int64_t)> drifting(double ppm) {
-  return
-      [ppm](int64_t since_ns) { return kAheadNs + static_cast<int64_t>(ppm * 1e-6 * static_cast<double>(since_ns)); };
+  return [ppm](int64_t since_ns) {
+    return kTruthAheadNs + static_cast<int64_t>(ppm * 1e-6 * static_cast<double>(since_ns));
+  };
 }
 
 TEST(CorrectionFit, TheErrorContainsTheTruthHoweverTheClockDrifts) {
@@ -105,12 +106,12 @@ TEST(CorrectionFit, EqualBoundsAtAllTimesGiveTheirHalfAsError) {
   std::vector<CorrectionBounds> bounds(kSlices);
   for (size_t i = 0; i < kSlices; ++i) {
     const int64_t at_ns = kBegin + static_cast<int64_t>(i) * kNsPerSecond;
-    bounds[i].at_least(kAheadNs - kNsPerMs, at_ns);
-    bounds[i].at_most(kAheadNs + kNsPerMs, at_ns);
+    bounds[i].at_least(kTruthAheadNs - kNsPerMs, at_ns);
+    bounds[i].at_most(kTruthAheadNs + kNsPerMs, at_ns);
   }
   const TimeRange range{kBegin, kBegin + (kSlices - 1) * kNsPerSecond + 1};
   const CorrectionLine line = CorrectionFit(bounds, {}, range).line();
-  EXPECT_EQ(line.correction_ns, kAheadNs);
+  EXPECT_EQ(line.correction_ns, kTruthAheadNs);
   EXPECT_EQ(line.error_ns, kNsPerMs);
   EXPECT_EQ(line.rate, 0);
 }
@@ -126,18 +127,83 @@ TEST(CorrectionFit, TheErrorGrowsWithTheTimeWithoutBounds) {
 }
 
 TEST(CorrectionFit, WhatAlwaysHoldsBoundsBothEnds) {
-  const CorrectionRange always{kAheadNs - 700, kAheadNs + 900};
+  const CorrectionRange always{kTruthAheadNs - 700, kTruthAheadNs + 900};
   const CorrectionLine line = CorrectionFit({}, always, Observed::kRange).line();
-  EXPECT_EQ(line.correction_ns, kAheadNs + 100);
+  EXPECT_EQ(line.correction_ns, kTruthAheadNs + 100);
   EXPECT_EQ(line.error_ns, 800);
   EXPECT_EQ(CorrectionFit({}, always, {0, 0}).line().error_ns, 800);
 }
 
+/// Right clocks, whose bounds are 1 ms from the truth; at last they are so on one side only.
+TEST(CorrectionFit, BoundsOnOneSideShowNoDrift) {
+  struct Job {
+    const char* name;
+    int64_t steps;      // one a second
+    int64_t late_from;  // the first step in which a rank on the other host is late
+    int64_t late_ns;
+    int64_t last_ns;   // how much later than its step a rank on the reference's host comes to the last instance
+    int64_t error_ns;  // at most: what 100 ppm are since the last step that bounds both sides, and that of the bounds
+  };
+  const Job jobs[] = {
+      {"ranks come on time", 200, 200, 0, 0, kNsPerMs},
+      {"a rank is late from the start on", 200, 5, 80 * kNsPerMs, 0, 21 * kNsPerMs},
+      {"a rank is late in the second half", 3600, 1800, 80 * kNsPerMs, 0, 4 * kNsPerMs},
+      {"a rank comes 600 s late at last", 60, 60, 0, 600 * kNsPerSecond, 62 * kNsPerMs},
+  };
+  for (const Job& job : jobs) {
+    const int64_t end_ns = kBegin + (job.steps - 1) * kNsPerSecond + job.last_ns;
+    std::vector<CorrectionBounds> bounds(kSlices);
+    const auto slice = [&](int64_t at_ns) -> CorrectionBounds& {
+      const double share = static_cast<double>(at_ns - kBegin) / static_cast<double>(end_ns - kBegin + 1);
+      return bounds[static_cast<size_t>(share * static_cast<double>(kSlices))];
+    };
+    for (int64_t i = 0; i < job.steps; ++i) {
+      const bool last = i >= job.steps / 2;
+      const int64_t at_ns = i + 1 == job.steps ? end_ns : kBegin + i * kNsPerSecond;
+      const int64_t waits_ns = (i >= job.late_from ? job.late_ns : 0) + (i + 1 == job.steps ? job.last_ns : 0);
+      slice(at_ns).at_least(kTruthAheadNs - kNsPerMs, at_ns, last);
+      slice(at_ns).at_most(kTruthAheadNs + kNsPerMs + waits_ns, at_ns, last);
+    }
+    const CorrectionLine line = CorrectionFit(bounds, {}, {kBegin, end_ns + 1}).line();
+    EXPECT_TRUE(line.fits) << job.name;
+    EXPECT_EQ(line.rate, 0) << job.name;
+    EXPECT_EQ(line.correction_ns, kTruthAheadNs) << job.name;
+    EXPECT_LE(line.error_ns, job.error_ns) << job.name;
+  }
+}
+
+/// A clock that NTP keeps within 1 ms has no one rate over hours. A rank that is late for minutes makes no error: the
+/// bounds before and after it say more.
+TEST(CorrectionFit, WhereNoLineFitsLooseBoundsCountAsFarAsTheirNeighboursLetThem) {
+  constexpr int64_t kSteps = 3600;
+  const auto truth = [](int64_t second) {
+    return kTruthAheadNs + static_cast<int64_t>(1e6 * std::sin(static_cast<double>(second) / 286));
+  };
+  for (const bool one_side : {false, true}) {
+    std::vector<CorrectionBounds> bounds(kSlices);
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const int64_t at_ns = kBegin + i * kNsPerSecond;
+      const bool late = i >= 1800 && i < 1920;
+      CorrectionBounds& slice = bounds[static_cast<size_t>(i) * kSlices / kSteps];
+      slice.at_least(truth(i) - 100 * kNsPerUs, at_ns);
+      if (!one_side || !late) {
+        slice.at_most(truth(i) + 100 * kNsPerUs + (late ? 80 * kNsPerMs : 0), at_ns);
+      }
+    }
+    const CorrectionLine line = CorrectionFit(bounds, {}, {kBegin, kBegin + (kSteps - 1) * kNsPerSecond + 1}).line();
+    EXPECT_FALSE(line.fits);
+    EXPECT_LT(line.error_ns, 20 * kNsPerMs) << one_side;
+    for (int64_t i = 0; i < kSteps; ++i) {
+      ASSERT_LE(std::abs(line.at(kBegin + i * kNsPerSecond) - truth(i)), line.error_ns) << i;
+    }
+  }
+}
+
 /// NTP corrects a clock in the middle of the minute.
-TEST(CorrectionFit, WhereNoLineFitsTheErrorReachesToAllBounds) {
+TEST(CorrectionFit, WhereNoLineFitsTheErrorReachesToTheBounds) {
   const Observed seen{.truth = [](int64_t since_ns) {
     constexpr int64_t kHalf = 30 * kNsPerSecond;
-    return kAheadNs + (since_ns < kHalf ? 0 : (since_ns - kHalf) / 2000);
+    return kTruthAheadNs + (since_ns < kHalf ? 0 : (since_ns - kHalf) / 2000);
   }};
   const CorrectionLine line = CorrectionFit(seen.bounds(), {}, Observed::kRange).line();
   EXPECT_FALSE(line.fits);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/clock.h"
+#include "capture/call_table.h"
 #include "capture/decode/collective/collective_tracker.h"
 
 namespace stalltrace::capture {
@@ -16,7 +17,27 @@ constexpr uint64_t kSilenceNs = 1 * kNsPerMs;
 
 constexpr size_t kMostStreams = 64;  // that complete one call
 
+// Handles that are no pointers (cuda.h, hip_runtime_api.h).
+constexpr uint64_t kDefaultStream = 0;
+constexpr uint64_t kPerThreadStream = 2;
+constexpr uint64_t kStreamOfThread = uint64_t{1} << 63;  // no pointer has this bit
+
+// With these errors the end of a capture is refused, and the capture goes on (CUDA's and HIP's numbers are equal).
+constexpr int32_t kCaptureUnmatched = 903;
+constexpr int32_t kCaptureWrongThread = 908;
+
+/// A function for which handle 0 is the calling thread's own stream.
+bool is_per_thread(uint16_t row) {
+  const auto table = call_table();
+  return row < table.size() && (table[row].symbol.ends_with("_ptsz") || table[row].symbol.ends_with("_spt"));
+}
+
 }  // namespace
+
+uint64_t CollectiveTracker::stream_of(uint64_t handle, uint32_t tid, uint16_t row) {
+  const bool own = handle == kPerThreadStream || (handle == kDefaultStream && is_per_thread(row));
+  return own ? kStreamOfThread | tid : handle;
+}
 
 void CollectiveTracker::finish(ProcessState& process, EventId event, Completion completion, uint64_t end_ns) {
   if (!process.open.contains(event)) {
@@ -32,18 +53,19 @@ void CollectiveTracker::finish(ProcessState& process, EventId event, Completion 
 }
 
 void CollectiveTracker::launched(ProcessState& process, OpenCall& call, uint64_t at_ns, uint64_t request) {
-  if (call.row.completion != Completion::kCaptured) {
+  if (call.in_capture == InCapture::kNo) {
     process.open.launch(call, static_cast<int64_t>(at_ns), request);
     return;
   }
+  call.row.completion = call.in_capture == InCapture::kYes ? Completion::kCaptured : Completion::kUnobserved;
   ++process.graphs.captured;
   process.graphs_delivered = false;
   process.standing.ended_ns = std::max(process.standing.ended_ns, utc(at_ns));
   sink_.accept(take_open(process, call.row.event_id).row);
 }
 
-void CollectiveTracker::note_graph_launches(ProcessState& process, const st_sync& record) {
-  if (process.captures.of(record.stream) != CapturedStreams::kNone) {
+void CollectiveTracker::note_graph_launches(ProcessState& process, const st_sync& record, uint64_t stream) {
+  if (process.captures.of(stream) != CapturedStreams::kNone) {
     return;  // it becomes a part of another graph
   }
   process.graphs.launches += static_cast<int64_t>(record.event);
@@ -90,41 +112,79 @@ std::vector<EventId> CollectiveTracker::launched_on_any_stream(const ProcessStat
   return calls;
 }
 
+/// It ends also where it failed: what was captured is lost, but did not run. Of what its thread launched in the
+/// meantime and was taken for calls that run, some may have been captured: the record of the begin, or of an event by
+/// which a stream joined, may be lost, or be older than the tracing. Nothing will report an end of those.
+void CollectiveTracker::end_capture(ProcessState& process, const st_sync& record, uint64_t stream) {
+  if (record.return_code == kCaptureUnmatched || record.return_code == kCaptureWrongThread) {
+    return;
+  }
+  const CapturedStreams::Id capture = process.captures.of(stream);
+  const int64_t begun_ns = utc(process.captures.begun_ns(capture));
+  process.captures.end(capture);
+  if (record.return_code != 0) {
+    return;
+  }
+  std::vector<EventId> uncertain;
+  for (const auto& [event, live] : process.open.launched()) {
+    if (live->row.tid == static_cast<int32_t>(record.header.tid) && live->row.called_ns >= begun_ns &&
+        (live->row.library == Library::kNccl || live->row.library == Library::kRccl)) {
+      uncertain.push_back(event);
+    }
+  }
+  for (const EventId event : uncertain) {
+    Collective row = take_open(process, event).row;
+    row.completion = Completion::kUnobserved;
+    ++process.graphs.captured;
+    process.graphs_delivered = false;
+    sink_.accept(std::move(row));
+  }
+}
+
+void CollectiveTracker::wait_event(ProcessState& process, const st_sync& record, uint64_t stream) {
+  const auto found = process.events.find(record.event);
+  if (found == process.events.end()) {
+    return;
+  }
+  if (process.captures.is_open(found->second.capture)) {
+    process.captures.join(stream, found->second.capture);
+    return;
+  }
+  process.captures.take_out(stream);  // in a capture the runtime refuses to wait for an event from outside of it
+  for (const EventId event : launched_before(process, found->second)) {
+    OpenCall& live = *process.open.find(event);
+    if (live.streams.size() < kMostStreams) {
+      live.streams.try_emplace(stream, record.header.time_ns);
+    }
+  }
+}
+
 void CollectiveTracker::on_sync(const st_sync& record) {
-  if (record.kind == ST_CALL_END_CAPTURE) {  // it ends also where it failed
-    state_of(record.header).captures.end(record.stream);
+  ProcessState& process = state_of(record.header);
+  const uint64_t stream = stream_of(record.stream, record.header.tid, record.row);
+  if (record.kind == ST_CALL_END_CAPTURE) {
+    end_capture(process, record, stream);
     return;
   }
   if (record.return_code != 0) {
     return;
   }
-  ProcessState& process = state_of(record.header);
   switch (record.kind) {
     case ST_CALL_BEGIN_CAPTURE:
-      process.captures.begin(record.stream);
+      process.captures.begin(stream, record.header.time_ns);
       break;
     case ST_CALL_GRAPH_LAUNCH:
-      note_graph_launches(process, record);
+      note_graph_launches(process, record, stream);
       break;
     case ST_CALL_EVENT_RECORD:
-      note_event(process, record.event, {record.stream, record.entry_ns, process.captures.of(record.stream)});
+      note_event(process, record.event, {stream, record.entry_ns, process.captures.of(stream)});
       break;
     case ST_CALL_STREAM_WAIT_EVENT:
-      if (const auto found = process.events.find(record.event); found != process.events.end()) {
-        if (process.captures.is_open(found->second.capture)) {
-          process.captures.join(record.stream, found->second.capture);
-          break;
-        }
-        for (const EventId event : launched_before(process, found->second)) {
-          OpenCall& live = *process.open.find(event);
-          if (live.streams.size() < kMostStreams) {
-            live.streams.try_emplace(record.stream, record.header.time_ns);
-          }
-        }
-      }
+      wait_event(process, record, stream);
       break;
     case ST_CALL_SYNC_EVENT:
       if (const auto found = process.events.find(record.event); found != process.events.end()) {
+        process.captures.end_if_before(found->second.capture, record.entry_ns);
         complete(process, launched_before(process, found->second), record);
         forget_event(process, record.event);
       }
@@ -138,10 +198,11 @@ void CollectiveTracker::on_sync(const st_sync& record) {
       }
       break;
     case ST_CALL_SYNC_STREAM:
-      process.captures.end(record.stream);  // the runtime refuses to wait for a stream that is being captured
-      complete(process, launched_before(process, {record.stream, record.entry_ns}), record);
+      process.captures.end_if_before(process.captures.of(stream), record.entry_ns);
+      complete(process, launched_before(process, {stream, record.entry_ns}), record);
       break;
     case ST_CALL_SYNC_DEVICE:
+      process.captures.end_all_before(record.entry_ns);
       complete(process, launched_on_any_stream(process, record.entry_ns), record);
       break;
     default:

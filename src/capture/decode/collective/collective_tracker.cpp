@@ -215,15 +215,18 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
   live.row.group_id = record.group_id;
   live.row.stack_id = stack_id;
   live.net_bytes = record.net_bytes;
-  live.streams.emplace(record.stream, 0);
+  const uint64_t stream = stream_of(record.stream, record.header.tid, record.row);
+  live.streams.emplace(stream, 0);
   switch (spec.kind) {
     case ST_CALL_DATA:
       end_set_up(process, record.comm, Completion::kNetwork, record.last_net_ns);
       if (!describe_data(process, record, live.row)) {
         return;
       }
-      if (spec.stream != 0 && process.captures.of(record.stream) != CapturedStreams::kNone) {
-        live.row.completion = Completion::kCaptured;  // it ends with its launch
+      if (const auto capture = spec.stream != 0 ? process.captures.of(stream) : CapturedStreams::kNone;
+          capture != CapturedStreams::kNone) {
+        const bool sure = record.header.time_ns < process.captures.begun_ns(capture) + CapturedStreams::kLongestNs;
+        live.in_capture = sure ? InCapture::kYes : InCapture::kUnknown;
       }
       if (record.flags & ST_CALL_IN_GROUP) {
         note_member(process, record.header.tid, live.row.event_id);

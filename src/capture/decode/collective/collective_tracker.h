@@ -81,6 +81,8 @@ class CollectiveTracker {
     std::optional<Communicator> new_comm;  // set at the entry of a call that makes one
     uint64_t parent = 0;
   };
+  /// A stream of a process, by its handle; what is the calling thread's own stream has one handle in all threads.
+  static uint64_t stream_of(uint64_t handle, uint32_t tid, uint16_t row);
   /// What a stream had been given before this time (CLOCK_MONOTONIC).
   struct StreamPoint {
     uint64_t stream = 0;
@@ -129,7 +131,9 @@ class CollectiveTracker {
   OpenCall take_open(ProcessState& process, EventId event);
   void deliver_open(ProcessState& process);
   void deliver_graphs(ProcessState& process);
-  void note_graph_launches(ProcessState& process, const st_sync& record);
+  void note_graph_launches(ProcessState& process, const st_sync& record, uint64_t stream);
+  void end_capture(ProcessState& process, const st_sync& record, uint64_t stream);
+  void wait_event(ProcessState& process, const st_sync& record, uint64_t stream);
   /// The call has returned, and its group: it runs, or is captured.
   void launched(ProcessState& process, OpenCall& call, uint64_t at_ns, uint64_t request = 0);
   /// Stops waiting for the end of the oldest launched call when too many wait: it stays open in the recording.

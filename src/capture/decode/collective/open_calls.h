@@ -16,8 +16,16 @@
 
 namespace stalltrace::capture {
 
+/// Whether a call's stream is being captured into a CUDA graph.
+enum class InCapture : uint8_t {
+  kNo,
+  kYes,
+  kUnknown,  // the capture lasts so long that the record of its end may be lost
+};
+
 struct OpenCall {
   Collective row;
+  InCapture in_capture = InCapture::kNo;  // decided at entry; until its launch has returned the row is open
   bool delivered = false;
   bool launched = false;                 // its call, and its group's, have returned
   int64_t launched_ns = 0;               // CLOCK_MONOTONIC

@@ -13,13 +13,16 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kTestNs = 20 * kNsPerSecond;  // above the time of its flow: waits for what does not answer
 constexpr size_t kMostRetests = 8;              // rounds of pairs
 
-Json test_order(Ranks& ranks, int32_t from, int32_t to, bool flow_only) {
+enum class Tests : uint8_t { kAll, kReach, kFlow };
+
+Json test_order(Ranks& ranks, int32_t from, int32_t to, Tests tests) {
   const Session& peer = ranks.session_of(to);
   return to_json(TestOrder{.address = peer.hello.node.address,
                            .tcp_port = peer.hello.tcp_port,
                            .udp_port = peer.hello.udp_port,
                            .secret = peer.hello.secret,
-                           .flow_only = flow_only,
+                           .flow_only = tests == Tests::kFlow,
+                           .reach_only = tests == Tests::kReach,
                            .interface_mtu = ranks.node(from).mtu,
                            .flow = ranks.launch.flow});
 }
@@ -27,7 +30,7 @@ Json test_order(Ranks& ranks, int32_t from, int32_t to, bool flow_only) {
 void test_one_way(Ranks& ranks, const std::vector<Pair>& pairs) {
   std::map<size_t, Json> orders;
   for (const auto& [from, to] : pairs) {
-    orders.emplace(ranks.first_session(from), test_order(ranks, from, to, false));
+    orders.emplace(ranks.first_session(from), test_order(ranks, from, to, Tests::kAll));
   }
   const std::map<size_t, Json> answers = ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the tests of pairs");
   for (const auto& [from, to] : pairs) {
@@ -35,6 +38,32 @@ void test_one_way(Ranks& ranks, const std::vector<Pair>& pairs) {
     PairResult result = answer == answers.end() ? PairResult() : pair_result_from_json(answer->second);
     result.from = from;
     result.to = to;
+    ranks.results.pairs.push_back(std::move(result));
+  }
+}
+
+/// Null: it was not among the rounds.
+PairResult* find_pair(Ranks& ranks, int32_t from, int32_t to) {
+  const auto found = std::ranges::find_if(ranks.results.pairs,
+                                          [&](const PairResult& one) { return one.from == from && one.to == to; });
+  return found == ranks.results.pairs.end() ? nullptr : &*found;
+}
+
+/// A flow goes only to what was reached before. This is done for all before the flows begin: under their load a
+/// connection takes long, and they would not begin at once.
+void reach_neighbours(Ranks& ranks) {
+  const auto count = static_cast<int32_t>(ranks.results.nodes.size());
+  std::map<size_t, Json> orders;
+  for (int32_t from = 0; from < count; ++from) {
+    const int32_t to = (from + 1) % count;
+    if (find_pair(ranks, from, to) == nullptr) {
+      orders.emplace(ranks.first_session(from), test_order(ranks, from, to, Tests::kReach));
+    }
+  }
+  for (const auto& [index, answer] : ranks.ask(orders, kTestNs, "the connections to the next node")) {
+    PairResult result = pair_result_from_json(answer);
+    result.from = ranks.sessions[index].node;
+    result.to = (result.from + 1) % count;
     ranks.results.pairs.push_back(std::move(result));
   }
 }
@@ -80,7 +109,7 @@ void test_slow_pairs_again(Ranks& ranks) {
       }
       busy.insert({from, to});
       const auto session = ranks.first_session(from);
-      orders.emplace(session, test_order(ranks, from, to, true));
+      orders.emplace(session, test_order(ranks, from, to, Tests::kFlow));
       pair_of.emplace(session, index);
     }
     for (const auto& [session, answer] :
@@ -96,28 +125,21 @@ void test_slow_pairs_again(Ranks& ranks) {
 }
 
 void test_together(Ranks& ranks) {
+  reach_neighbours(ranks);
   const auto count = static_cast<int32_t>(ranks.results.nodes.size());
   std::map<size_t, Json> orders;
   for (int32_t from = 0; from < count; ++from) {
     const int32_t to = (from + 1) % count;
     // What did not answer as a rank's test port does gets no flow: it may be any program's.
-    const bool unreached = std::ranges::any_of(ranks.results.pairs, [&](const PairResult& one) {
-      return one.from == from && one.to == to && one.reach != Reach::kReached;
-    });
-    if (!unreached) {
-      orders.emplace(ranks.first_session(from), test_order(ranks, from, to, true));
+    const PairResult* pair = find_pair(ranks, from, to);
+    if (pair != nullptr && pair->reach == Reach::kReached) {
+      orders.emplace(ranks.first_session(from), test_order(ranks, from, to, Tests::kFlow));
     }
   }
   for (const auto& [index, answer] :
        ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the test of all at once")) {
     const int32_t from = ranks.sessions[index].node;
-    const int32_t to = (from + 1) % count;
-    auto pair =
-        std::ranges::find_if(ranks.results.pairs, [&](const auto& one) { return one.from == from && one.to == to; });
-    if (pair == ranks.results.pairs.end()) {
-      pair = ranks.results.pairs.insert(ranks.results.pairs.end(), PairResult{.from = from, .to = to});
-    }
-    pair->together = pair_result_from_json(answer).alone;
+    find_pair(ranks, from, (from + 1) % count)->together = pair_result_from_json(answer).alone;
   }
 }
 

@@ -17,7 +17,7 @@ void test_pairs(Ranks& ranks, const std::vector<std::vector<Pair>>& rounds);
 void test_slow_pairs_again(Ranks& ranks);
 /// When each rank answers, round by round.
 void test_barrier(Ranks& ranks);
-/// Each node sends to the next, all at once.
+/// Each node sends to the next, all at once. Before, those that no pair has tested connect to it.
 void test_together(Ranks& ranks);
 
 }  // namespace stalltrace::preflight

@@ -126,8 +126,9 @@ Json node_schema() {
        schema::optional("recorded_to", time_schema("missing: the trace goes on, or was killed")),
        schema::required("ranks", schema::integer()),
        schema::required("clock_shift_ms", schema::number("added to the node's times to get the common clock")),
-       schema::required("clock_comparable", schema::boolean("false: no rank is called late across to this node; the "
-                                                            "notes have the error")),
+       schema::required("clock_comparable",
+                        schema::boolean("false: across to this node a rank is called late only by more than the "
+                                        "clock error, which the notes have")),
        schema::required("missing_evidence", recorded_text_schema("kinds of events that this node can't record")),
        schema::required("losses", schema::list_of(schema::object({schema::required("source", recorded_text_schema()),
                                                                   schema::required("events", schema::integer())}),
