@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/memory/own_memory.h"
 #include "base/process/resource_limits.h"
 #include "base/process/secrets.h"
 #include "base/rights/capabilities.h"
@@ -426,6 +427,7 @@ void Tracer::give_up_privileges() {
 
 Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush, const Progress& progress) {
   yield_to_the_job();
+  forget_start_up();
   std::vector<pollfd> waits;
   const auto wait_for = [&](const std::vector<int>& descriptors) {
     for (const int descriptor : descriptors) {

@@ -131,6 +131,18 @@ void PendingCalls::unindex(const Collective& row) {
 
 /// The place of a row that is to be written. The node of a row that was removed is used again.
 Collective& PendingCalls::place_of(EventId event) {
+  Collective*& recent = recent_[event % recent_.size()];
+  if (recent != nullptr && recent->event_id == event) {
+    if (indexed_) {
+      unindex(*recent);
+    }
+    return *recent;
+  }
+  recent = &find_or_add(event);
+  return *recent;
+}
+
+Collective& PendingCalls::find_or_add(EventId event) {
   const bool is_newest = rows_.empty() || rows_.rbegin()->first < event;
   const auto at = is_newest ? rows_.end() : rows_.lower_bound(event);
   if (at != rows_.end() && at->first == event) {
@@ -161,7 +173,9 @@ bool PendingCalls::put(const Collective& row, bool remember, bool behind) {
 }
 
 const Collective& PendingCalls::take(EventId event) {
-  spare_ = rows_.extract(event);
+  spare_ = rows_.extract(rows_.begin()->first == event ? rows_.begin() : rows_.find(event));
+  Collective*& recent = recent_[event % recent_.size()];
+  recent = recent == &spare_.mapped() ? nullptr : recent;
   if (indexed_) {
     unindex(spare_.mapped());
   }

@@ -3,10 +3,7 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <link.h>
-#include <malloc.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +16,7 @@
 
 #include "base/file.h"
 #include "base/handle.h"
+#include "base/memory/own_memory.h"
 #include "base/process/procfs.h"
 #include "base/process/resource_limits.h"
 #include "capture/call_table.h"
@@ -51,25 +49,6 @@ bool is_running(pid_t pid) {
   }
   const char state = (*stat)[name_end + 2];
   return state != 'Z' && state != 'X';
-}
-
-/// Gives back the memory of what only the start needs, before the rings are mapped: the kernel's types, which we and
-/// libbpf read, some MiB each, and the pages of this program that were executed or read so far. What is needed again is
-/// mapped again from the page cache.
-void forget_start_up() {
-  ::malloc_trim(0);
-  const auto forget_pages = [](dl_phdr_info* program, size_t, void*) {
-    for (const ElfW(Phdr) & segment : std::span(program->dlpi_phdr, program->dlpi_phnum)) {
-      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_W) == 0) {
-        const auto page = static_cast<uintptr_t>(::getpagesize());
-        const uintptr_t begin = (program->dlpi_addr + segment.p_vaddr) / page * page;
-        const uintptr_t end = program->dlpi_addr + segment.p_vaddr + segment.p_memsz;
-        ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-      }
-    }
-    return 1;  // the first is the program itself
-  };
-  ::dl_iterate_phdr(forget_pages, nullptr);
 }
 
 }  // namespace
@@ -136,7 +115,7 @@ Result<std::unique_ptr<BpfPrograms>> BpfPrograms::load(const KernelOptions& opti
       refused.merge(not_attached);  // another round, in which other programs may give that evidence
     }
   }
-  forget_start_up();
+  forget_start_up();  // the kernel's types, which we and libbpf read, are some MiB each: before the rings are mapped
   ST_TRY(kernel->fill_call_programs());
   ST_TRY(kernel->open_rings());
   const int read_jiffies = bpf_program__fd(kernel->object_->skeleton->progs.read_jiffies);

@@ -72,7 +72,7 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
   }
   const int64_t steps = steps_of(context, group);
   const bool few = share_of(group.instances, steps) <= kRareShare;
-  const std::vector<const Stall*> most = few ? group.stalls : longest_stalls(group);
+  const std::vector<const Stall*> most = few ? group.stalls : longest_stalls(context, group);
   Spent spent;
   for (const Stall* stall : most) {
     const Spent one = spent_in(context, *stall);
@@ -183,14 +183,6 @@ std::vector<const Stall*> comparable_stalls(const CauseGroup& group) {
   std::vector<const Stall*> stalls = group.stalls;
   std::erase_if(stalls, [&](const Stall* stall) { return stall->group != group.stalls.front()->group; });
   return stalls;
-}
-
-IntervalSet lost_in(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
-  std::vector<Interval> lost;
-  for (const Stall* stall : stalls) {
-    lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
-  }
-  return IntervalSet(std::move(lost));
 }
 
 /// True if the others compute while they wait for these stalls' rank, as where CPUs spin for their devices, or in MPI.

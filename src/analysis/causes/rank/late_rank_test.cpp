@@ -105,8 +105,10 @@ struct Lateness {
 };
 
 /// In each step one rank, chosen by `lateness`, computes for longer than the others, which wait for it. It has a CPU
-/// for `on_cpu` percent of that time.
-Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness, int64_t on_cpu = 100) {
+/// for `on_cpu` percent of that time. `twice`: they wait in a second communicator in the same time.
+Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness, int64_t on_cpu = 100,
+                       bool twice = false) {
+  constexpr CommHash kSecond = 99;
   MemorySource source;
   std::vector<int64_t> begins{kOriginNs};
   for (int64_t step = 0; step < kSteps; ++step) {
@@ -121,6 +123,13 @@ Report report_of_turns(const std::function<Lateness(int64_t step)>& lateness, in
     return true;
   };
   fill(source, ending);
+  for (int64_t step = 0; twice && step < kSteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      Collective call = call_of(rank, step, kSecond);
+      ending.call(rank, step, call);
+      source.accept(call);
+    }
+  }
   for (int64_t step = 0; step < kSteps; ++step) {
     const Lateness late = lateness(step);
     if (late.ns > 0) {
@@ -152,6 +161,8 @@ TEST(LateRank, RareWorkOfRank0IsANoteBesideItsScatter) {
   const Report rank1 = report_of_turns(evaluation(1));
   ASSERT_EQ(rank1.findings.size(), 1U) << reported(rank1);
   expect_culprit(rank1.findings[0], Cause::kLateRank, 1);
+  const Report overlapping = report_of_turns(evaluation(0), 100, true);
+  EXPECT_TRUE(overlapping.findings.empty()) << reported(overlapping);
 }
 
 /// An evaluation of rank 2 on a machine with too few cores: most of the time it waits for a CPU that the job has.

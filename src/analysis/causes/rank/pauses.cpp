@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <ranges>
 #include <set>
+#include <utility>
 
 #include "analysis/thresholds/ranks.h"
 #include "analysis/timeline/batches/batches.h"
@@ -38,17 +40,25 @@ int64_t calls_of(const AnalysisContext& context, MemberIndex member) {
 
 }  // namespace
 
-std::vector<const Stall*> longest_stalls(const CauseGroup& group) {
-  std::vector<const Stall*> most = group.stalls;
-  std::ranges::stable_sort(most, std::greater{}, &Stall::lost_ns);
-  const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
-  int64_t held_ns = 0;
-  size_t count = 0;
-  while (count < most.size() && held_ns < enough) {
-    held_ns += most[count++]->lost_ns;
+IntervalSet lost_in(const AnalysisContext& context, const std::vector<const Stall*>& stalls) {
+  std::vector<Interval> lost;
+  for (const Stall* stall : stalls) {
+    lost.push_back(context.judged ? intersect(stall->lost(), *context.judged) : stall->lost());
   }
-  most.resize(count);
-  return most;
+  return IntervalSet(std::move(lost));
+}
+
+std::vector<const Stall*> longest_stalls(const AnalysisContext& context, const CauseGroup& group) {
+  std::vector<const Stall*> longest = group.stalls;
+  std::ranges::stable_sort(longest, std::greater{}, &Stall::lost_ns);
+  const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
+  const auto counts = std::views::iota(size_t{0}, longest.size());
+  const auto last = std::ranges::partition_point(counts, [&](size_t count) {
+    return lost_in(context, {longest.begin(), longest.begin() + static_cast<std::ptrdiff_t>(count)}).total_ns() <
+           enough;
+  });
+  longest.resize(static_cast<size_t>(last - counts.begin()));
+  return longest;
 }
 
 int64_t steps_of(const AnalysisContext& context, const CauseGroup& group) {

@@ -9,8 +9,11 @@
 
 namespace stalltrace::analysis {
 
-/// The stalls that hold most of a group's lateness, the longest first.
-std::vector<const Stall*> longest_stalls(const CauseGroup& group);
+/// The times that stalls cost, of what is judged.
+IntervalSet lost_in(const AnalysisContext& context, const std::vector<const Stall*>& stalls);
+/// The stalls that hold most of a group's lateness, the longest first. Those of one pause overlap: their time counts
+/// once.
+std::vector<const Stall*> longest_stalls(const AnalysisContext& context, const CauseGroup& group);
 /// The number of steps that were judged, where the rank's calls show what a step is; of instances otherwise.
 int64_t steps_of(const AnalysisContext& context, const CauseGroup& group);
 /// A few long pauses and nothing else that is worth a finding.
