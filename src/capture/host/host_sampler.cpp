@@ -175,12 +175,13 @@ void HostSampler::sample_ports() {
         continue;
       }
       for (const char* folder : {"counters", "hw_counters"}) {
-        for (const auto& [counter, kind] : port_counter_names()) {
+        for (const PortCounterName& known : port_counter_names()) {
+          const std::string_view counter = known.name;
           const auto text = read_file(port->path() / folder / counter, kFileLimit);
           const auto value = text ? parse_integer(trim(*text)) : Result<int64_t>(0);
           if (text && value) {
             note(name + "/" + std::to_string(*number) + "/" + std::string(counter), static_cast<double>(*value),
-                 [&, counter = counter](double reported, int64_t time_ns) {
+                 [&](double reported, int64_t time_ns) {
                    sink_.accept(PortCounter{node_, time_ns, name, static_cast<int32_t>(*number), std::string(counter),
                                             static_cast<uint64_t>(reported)});
                  });
