@@ -2,30 +2,34 @@
 # SPDX-License-Identifier: Apache-2.0
 # scripts/fuzz.sh [SECONDS [TARGET]]: fuzzes the code that reads what others write or decide, starting from the kept corpora. Targets:
 # profiler_file (reader and import), agent (what a tracer does with a process's file), records (what becomes of the kernel's
-# records), traceback (exceptions' frames), stacks (other processes' memory), libraries (the files that they map), proc (/proc),
+# records), traceback (exceptions' frames), stacks (other processes' memory), native (their unwind tables, perf maps and names of
+# functions), libraries (the files that they map), proc (/proc),
 # recording (explain, query, export, merge and the MCP tools on edited recordings), sql (the SQL of query), config (the configuration
 # file), words (durations, lists of nodes, faults of the lab), log dump benchmark kernel_log py_spy chrome_trace capture ras inspector
 # nvidia_smi (tests/fuzz/imports: NCCL's logs, Flight Recorder dumps, nccl-tests output, kernel logs, py-spy dumps, traces of
 # torch.profiler, packet captures, reports of NCCL's RAS, lines of its Inspector, nvidia-smi -q), mcp (lines of an MCP client), http
-# (what servers and clients of recordings read of each other); without one all, SECONDS each. 0 seconds: compiles only.
+# (what servers and clients of recordings read of each other), fleet (rows and descriptions of other nodes), peers (what nodes of a
+# preflight read of each other), autopsy (results of other hosts); without one all, SECONDS each. 0 seconds: compiles only.
 # Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
 # cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run. JOBS compilers run at once,
 # one for each CPU by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
-all="profiler_file agent records traceback stacks libraries proc recording sql config words log dump benchmark kernel_log py_spy chrome_trace capture ras
-  inspector nvidia_smi mcp http"
+all="profiler_file agent records traceback stacks native libraries proc recording sql config words log dump benchmark kernel_log
+  py_spy chrome_trace capture ras inspector nvidia_smi mcp http fleet peers autopsy"
 targets=${2:-$all}
 build=build-fuzz
 flags=(-std=c++2b -O1 -gline-tables-only -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang
   -Isrc -Ibpf -I. -DSTALLTRACE_VERSION='"fuzzed"')
 rooms=(src/base src/model src/import src/blackbox src/stacks src/store src/analysis src/serve src/report src/export src/fleet
-  src/capture/decode src/capture/python src/capture/discover src/capture/host lab/simulation lab/cluster/faults lab/cluster/host lab/cluster/injection)
+  src/preflight src/autopsy src/capture/decode src/capture/python src/capture/discover src/capture/host
+  lab/simulation lab/cluster/faults lab/cluster/host lab/cluster/injection)
 # What needs Asio, OpenSSL, libbpf or the lab's programs.
 without=('src/serve/http/asio.cpp' 'src/serve/http/channel.cpp' 'src/serve/http/server.cpp' 'src/serve/http/tls.cpp' 'src/fleet/client.cpp'
-  'src/fleet/gather.cpp' 'src/fleet/query.cpp' 'src/fleet/node_info.cpp' 'src/fleet/rows/*' 'src/capture/decode/open_waits.cpp'
-  'src/capture/discover/job_discovery.cpp' 'src/capture/discover/mapping_watch.cpp' 'lab/cluster/injection/manual.cpp')
+  'src/fleet/gather.cpp' 'src/fleet/query.cpp' 'src/fleet/rows/fleet_source.cpp' 'src/capture/decode/open_waits.cpp'
+  'src/autopsy/host/*' 'src/capture/discover/job_discovery.cpp' 'src/capture/discover/mapping_watch.cpp'
+  'lab/cluster/injection/manual.cpp')
 
 mkdir -p "$build"
 for target in $all; do mkdir -p "$build/seeds-$target"; done
@@ -76,6 +80,8 @@ python3 tests/fuzz/seeds/libraries_seeds.py "$build/seeds-libraries"
 python3 tests/fuzz/seeds/mcp_seeds.py "$build/seeds-mcp"
 python3 tests/fuzz/seeds/http_seeds.py "$build/seeds-http"
 python3 tests/fuzz/seeds/text_seeds.py "$build"
+python3 tests/fuzz/seeds/native_seeds.py "$build/seeds-native"
+python3 tests/fuzz/seeds/answer_seeds.py "$build"
 make_seeds() {
   [[ -n ${makes_seeds[$1]:-} ]] || return 0
   mkdir -p "$2"

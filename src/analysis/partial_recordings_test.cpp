@@ -16,21 +16,12 @@ namespace stalltrace::analysis {
 namespace {
 
 using small_job::kRanks;
+using small_job::nodes_of;
+using small_job::ranks_in;
 using small_job::reported;
 
-/// Bit i of `subset`: rank i is in it.
-std::set<int> ranks_of(unsigned subset) {
-  std::set<int> ranks;
-  for (int rank = 0; rank < kRanks; ++rank) {
-    if ((subset >> rank & 1) != 0) {
-      ranks.insert(rank);
-    }
-  }
-  return ranks;
-}
-
 std::vector<int> missing_of(unsigned subset) {
-  const std::set<int> missing = ranks_of(~subset);
+  const std::set<int> missing = ranks_in(~subset);
   return {missing.begin(), missing.end()};
 }
 
@@ -66,14 +57,6 @@ TEST(PartialRecordings, NoFaultIsBlamedOnAnotherRank) {
     }
   }
   EXPECT_GT(named, 60) << "what the recorded nodes show is still found";
-}
-
-std::set<NodeId> nodes_of(const std::set<int>& ranks) {
-  std::set<NodeId> nodes;
-  for (const int rank : ranks) {
-    nodes.insert(small_job::node_of_rank(rank));
-  }
-  return nodes;
 }
 
 /// 2 % loss on the way from rank 1 to rank 2, in rank 2's firewall.
@@ -136,7 +119,7 @@ TEST(PartialRecordings, NoHangIsBlamedOnAnotherRank) {
     MemorySource whole;
     small_job::fill(whole, ending);
     for (unsigned subset = 1; subset < (1U << kRanks) - 1; ++subset) {
-      MemorySource source = recorded_on(nodes_of(ranks_of(subset)), whole);
+      MemorySource source = recorded_on(nodes_of(ranks_in(subset)), whole);
       const Report report = small_job::report_of(source);
       SCOPED_TRACE(fmt::format("hang {}, ranks recorded {:04b} (rank 0 last)\n{}", number, subset, reported(report)));
       EXPECT_NE(report.health(), std::optional(true));

@@ -7,8 +7,10 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/events/tcp.h"
@@ -103,6 +105,11 @@ struct RankState {
   std::optional<stacks::CallSite> call_site;  // of `location`; nullopt: it runs no Python, `location` is a wait
   std::string activity;                       // what it does there: "reading FIFO /data/in", "running"
   std::optional<OpenCall> call;
+  // All that were read, with what each waits for and its Python frames, for output alone; null: none were. At most
+  // kThreadsKept, the main thread first.
+  std::shared_ptr<const std::vector<stacks::ThreadStack>> threads;
+  size_t threads_left_out = 0;
+  std::vector<std::pair<pid_t, OpenCall>> thread_calls;  // seen on native stacks, by thread
   bool call_known = false;   // `call` was searched for with success: nullopt then means that it is outside of all
   std::string call_problem;  // why it is not known
   uint64_t cpu_ticks = 0;    // CPU time of the process, in clock ticks
@@ -112,6 +119,9 @@ struct RankState {
 
 /// Between the first and the last snapshot of one host (--seconds).
 inline constexpr int64_t kLongestWatchSeconds = 60;
+
+/// Threads of a rank that a snapshot keeps.
+inline constexpr size_t kThreadsKept = 64;
 
 /// Rank numbers, and numbers of ranks, beyond this are not believed.
 inline constexpr int32_t kMostRankNumber = 1 << 20;

@@ -14,7 +14,6 @@
 namespace stalltrace::fleet {
 namespace {
 
-constexpr std::string_view kConfigured = "config";
 constexpr size_t kMostNodes = 16'384;
 constexpr size_t kLargestFile = 4 << 20;
 constexpr size_t kLongestName = 253;  // of DNS

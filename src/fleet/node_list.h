@@ -13,6 +13,8 @@
 namespace stalltrace::fleet {
 
 inline constexpr uint16_t kDefaultPort = 7700;
+/// The item of a node list that stands for the configuration's.
+inline constexpr std::string_view kConfigured = "config";
 
 /// Where a node's server listens.
 struct NodeAddress {

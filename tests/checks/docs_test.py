@@ -101,10 +101,7 @@ class Documents(Case):
         subcommands = set(help_pages.subcommands())
         found = 0
         for page in ["runbook.md", "preflight.md", "hung_job.md"]:
-            text = (ROOT / "docs" / page).read_text()
-            commands = re.findall(r"`([^`\n]*\bstalltrace [a-z][^`\n]*)`", text)
-            commands += re.findall(r"^    (.*\bstalltrace [a-z].*)$", text, re.MULTILINE)
-            for command in commands:
+            for command in help_pages.commands_of(page):
                 words = re.sub(r'"[^"]*"|\'[^\']*\'', "X", command.split("stalltrace ", 1)[1]).split("#")[0].split()
                 subcommand = " ".join(words[:2]) if words[0] == "lab" else words[0]
                 self.assertIn(subcommand, subcommands, f"{page}: {command}")

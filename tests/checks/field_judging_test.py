@@ -22,9 +22,14 @@ def contention(remedy):
     return finding("cpu_contention", remedy=remedy, summary="Rank 1 (vm, pid 7) could not run because 'x' (pid 9) had its core.")
 
 
-def seen(*findings, collectives=100, job_code=0, failures=(), healthy=True):
+def attempt(ranks, ended_by=None):
+    return {"ranks": ranks, "ended_by": ended_by and {"node": "vm", "rank": ended_by, "pid": 7}}
+
+
+def seen(*findings, collectives=100, job_code=0, failures=(), healthy=True, attempts=()):
     """What came of a case, quietly."""
-    report = {"findings": list(findings), "healthy": healthy and not findings, "notes": [], "judged": {"collectives": collectives}}
+    report = {"findings": list(findings), "healthy": healthy and not findings, "notes": [], "judged": {"collectives": collectives},
+              **({"attempts": list(attempts)} if attempts else {})}
     return types.SimpleNamespace(report=report, text="Healthy: no finding.", live=[], printed="", fault_ns=None, job_code=job_code,
                                  failures=list(failures))
 
@@ -50,6 +55,20 @@ class FieldJudging(Case):
         expected = Finds("late_rank", 1)
         self.assertEqual(judge(expected, seen(finding(), job_code=1)).word, RIGHT, "jobs end badly that are broken")
         self.assertEqual(self.problems(expected, seen(finding(), failures=["explain ended with 1: "])), ["explain ended with 1: "])
+
+    def test_job_attempts_are_counted(self):
+        expected = Silent(attempts=(2, 2))
+        self.assertEqual(self.problems(expected, seen(attempts=[attempt(2), attempt(2)])), [])
+        for attempts in ((), [attempt(2), attempt(3)], [attempt(2), attempt(2), attempt(2)], [attempt(2), attempt(2, ended_by=1)]):
+            self.assertEqual(len(self.problems(expected, seen(attempts=attempts))), 1, attempts)
+
+    def test_the_culprit_ended_the_first_attempt(self):
+        expected, of_first = Finds("dead_rank", 1, attempts=(2, 2)), finding("dead_rank") | {"attempt": 1}
+        restarted = [attempt(2, ended_by=1), attempt(2)]
+        self.assertEqual(self.problems(expected, seen(of_first, attempts=restarted)), [])
+        self.assertEqual(len(self.problems(expected, seen(of_first | {"attempt": 2}, attempts=restarted))), 1)
+        for attempts in ([attempt(2), attempt(2)], restarted[::-1], [attempt(2, ended_by=2), attempt(2)]):
+            self.assertEqual(len(self.problems(expected, seen(of_first, attempts=attempts))), 1, attempts)
 
     def test_only_strangers_are_load(self):
         stranger = contention("move or end 'x' (pid 9) on vm, or give each rank cores of its own")

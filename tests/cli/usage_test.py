@@ -2,6 +2,7 @@
 """The command line itself: help, unknown arguments, streams, colour."""
 
 import os
+import pathlib
 import pty
 import subprocess
 
@@ -125,6 +126,12 @@ class Values(Case):
     def test_bad_fault(self):
         self.refused(run("lab", "run", "--fault", "gremlins:rank=1", "--out", self.folder / "lab"), USAGE, "gremlins")
         self.refused(run("lab", "fault", "packet_loss"), USAGE, "packet_loss needs rank=N", "packet_loss:rank=2")
+
+    def test_nodes_that_no_configuration_names(self):
+        if pathlib.Path("/etc/stalltrace/stalltrace.toml").exists():
+            self.skipTest("this host has a configuration")
+        for words in (["nodes"], ["nodes", "--nodes", "config"]):
+            self.refused(run(*words), USAGE, "the configuration names no nodes", "stalltrace.toml")
 
     def test_files_that_are_not_there(self):
         out = self.folder / "x.db"

@@ -72,6 +72,26 @@ class Attempts(Case):
         text = self.done(run("explain", tracer.path))
         self.assert_says("job attempts one after the other", text)
 
+    def test_an_nccl_job_that_was_killed_and_is_started_again(self):
+        """At the same port; its communicators have new names."""
+        tracer = self.tracer()
+        words, port = ("--device-ms", 15, "--watchdog-seconds", 1), {"MASTER_PORT": str(self.port)}
+        first = Job(self, "--steps", 100000, *words, log="first.", environment=port)
+        first.wait_for_steps(50)
+        killed = first.ranks[1].pid
+        first.ranks[1].kill()
+        self.assertNotEqual(first.ranks[0].wait(timeout=30), 0)
+        first.ranks[1].wait(timeout=10)
+        Job(self, "--steps", 60, *words, log="second.", environment=port).wait()
+        report = self.explained(tracer)
+        attempts = report["attempts"]
+        self.assertEqual([attempt["ranks"] for attempt in attempts], [RANKS, RANKS], attempts)
+        self.assertEqual([attempt["ended_by"] and attempt["ended_by"]["pid"] for attempt in attempts], [killed, None], attempts)
+        findings = report["findings"]
+        self.assertEqual([finding["cause"] for finding in findings[:1]], ["dead_rank"], findings)
+        self.assertEqual({finding["attempt"] for finding in findings}, {1}, findings)
+        self.assert_says("job attempts one after the other", self.done(run("explain", tracer.path)))
+
     def test_two_jobs_at_once(self):
         tracer = self.tracer()
         jobs = self.two_jobs(60)

@@ -17,6 +17,7 @@ class Finds:
     evidence: str = ""  # pattern, somewhere in a line of evidence
     also: tuple = ()  # causes of further findings, at the same rank, that are right too
     live: bool = False  # it must be printed while the job runs
+    attempts: tuple = ()  # ranks of each job attempt in the report: the culprit ended the first one, and nothing is wrong with the others
     forbidden: str = ""  # pattern of what must never be reported, live or at the end
 
 
@@ -26,6 +27,7 @@ class Silent:
     waits_for: int | None = None  # the rank that others wait for in good health
     waits_at_end: bool = False  # the recording ends while they do
     note: str = ""  # pattern that a note at the end must match
+    attempts: tuple = ()  # ranks of each job attempt in the report
     forbidden: str = r"\bhung\b|\bhangs?\b|critical"
 
 
@@ -44,6 +46,8 @@ def judge(expected, seen):
     load += more
     judge_kind = judge_silence if isinstance(expected, Silent) else judge_finding
     problems = seen.failures + judge_kind(expected, seen, findings, live)
+    if expected.attempts:
+        problems += judge_attempts(expected, seen.report.get("attempts", []), findings)
     if expected.forbidden:
         for where, text in (("live", seen.printed), ("at the end", seen.text)):
             if bad := re.search(rf".{{0,80}}({expected.forbidden}).{{0,40}}", text):
@@ -114,6 +118,14 @@ def judge_finding(expected, seen, findings, live):
     if expected.live and not any(is_expected(row) for row in live):
         problems.append("not reported live")
     return problems
+
+
+def judge_attempts(expected, attempts, findings):
+    culprit = expected.rank if isinstance(expected, Finds) else None
+    wanted = [(ranks, None if number else culprit) for number, ranks in enumerate(expected.attempts)]
+    found = [(attempt["ranks"], (attempt["ended_by"] or {}).get("rank")) for attempt in attempts]
+    problems = [] if found == wanted else [f"job attempts (ranks, ended by rank) {found}, not {wanted}"]
+    return problems + [f"of attempt {finding.get('attempt')}: {name_of(finding)}" for finding in findings if finding.get("attempt") != 1]
 
 
 def disagreements(findings, live):

@@ -92,7 +92,7 @@ class FieldJob:
         elif case.start == "mpirun":
             words = [*OPENMPI, "-n", case.ranks, PYTHON, *program]
         else:
-            words = Launcher(folder, *program, ranks=case.ranks, program=PYTHON).words
+            words = Launcher(folder, *program, ranks=case.ranks, program=PYTHON, port=port).words
         self.words = ["env", *(f"{name}={value}" for name, value in environment.items()), *map(str, words)]
 
     @staticmethod

@@ -82,6 +82,7 @@ def interrupt_all(job, pid):
 
 QUIET = Silent()
 WAITS_FOR_0 = Silent(waits_for=0)
+TWO_ATTEMPTS = Silent(attempts=(2, 2))
 
 
 def healthy():
@@ -101,7 +102,7 @@ def healthy():
         Row("pipeline", QUIET, behaviour="pipeline", steps=60),
         Row("objects", QUIET, behaviour="exchanges_objects"),
         Row("attached_late", QUIET, steps=500, attaches_after=2),
-        Row("two_jobs_same_port", QUIET, ranks=2, others=(Row("", ranks=2),), one_after_the_other=True),
+        Row("two_jobs_same_port", TWO_ATTEMPTS, ranks=2, others=(Row("", ranks=2),), one_after_the_other=True),
         Row("two_jobs_other_port", QUIET, ranks=2, others=(Row("", ranks=2, other_port=True),), one_after_the_other=True),
         Row("two_jobs_at_once", QUIET, ranks=2, others=(Row("", ranks=2, other_port=True),), steps=200),
 
@@ -126,6 +127,10 @@ def healthy():
         Row("saved_at_the_end", WAITS_FOR_0, behaviour="saves_at_the_end"),
         Row("mpi_attached_late", QUIET, library="mpi", start="mpirun", ranks=2, steps=800, attaches_after=1),
         Row("nccl_attached_late", QUIET, library="nccl", steps=800, attaches_after=1),
+        Row("two_jobs_same_port_mpi", TWO_ATTEMPTS, library="mpi", start="mpirun", ranks=2, steps=400,
+            others=(Row("", library="mpi", start="mpirun", ranks=2, steps=400),), one_after_the_other=True),
+        Row("two_jobs_same_port_nccl", TWO_ATTEMPTS, library="nccl", ranks=2, steps=400,
+            others=(Row("", library="nccl", ranks=2, steps=400),), one_after_the_other=True),
         Row("torch_and_mpi_at_once", QUIET, ranks=2, others=(Row("", library="mpi", start="mpirun", ranks=2, other_port=True),)),
         Row("interrupted", QUIET, steps=10000, ends_after=3, ends_with=signal.SIGINT),
         Row("cancelled", QUIET, steps=10000, ends_after=3),
@@ -137,6 +142,12 @@ def healthy():
 def hang(name, expects, behaviour, victim, **more):
     """A rank that stays away, in a job that is ended after a while."""
     return Row(name, expects, behaviour=behaviour, victim=victim, steps=10000, ends_after=HANG_SECONDS, **more)
+
+
+def restarted(name, **more):
+    """The whole job is started again, at the same port, once an exception of rank 1 has ended it."""
+    return Row(name, Finds("dead_rank", 1, words="exit code 1", attempts=(3, 3)), behaviour="leaves_by_exception", victim=1,
+               others=(Row("", **more),), one_after_the_other=True, **more)
 
 
 def stuck_in(rank, location, **more):
@@ -176,7 +187,11 @@ def faults():
         Row("competitor", Finds("cpu_contention", 1, words="had its core"), behaviour="is_chosen", victim=1, ranks=2, steps=600,
             act=take_its_core),
         Row("wrong_port", test="set_up_test.SetUp.test_another_port_on_one_rank"),
+        Row("wrong_address", test="set_up_test.SetUp.test_another_address_on_one_rank"),
+        Row("store_behind_a_firewall", test="set_up_test.SetUp.test_a_store_behind_a_firewall"),
 
+        restarted("restart_mpi", library="mpi", start="mpirun"),
+        restarted("restart_nccl", library="nccl"),
         hang("lock", stuck_in(1, lock), "takes_a_lock_twice", 1),
         hang("loader_worker", stuck_in(0, worker), "loader_worker_hangs", 0),
         hang("groups_in_another_order", Finds(f"{STUCK}|mismatched_collective", 2, live=True), "groups_in_another_order", 2,

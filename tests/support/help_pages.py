@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the subcommands and flags that --help prints."""
+"""Reads the subcommands and flags that --help prints, and the commands on pages of docs/."""
 
 import re
 
-from stalltrace import run
+from stalltrace import ROOT, run
 
 
 def subcommands():
@@ -18,3 +18,10 @@ def flags(subcommand):
     page = run(*subcommand.split(), "--help").stdout
     block = page.split("Flags:\n", 1)[1].split("\n\n", 1)[0]
     return re.findall(r"^  (--[a-z-]+)", block, re.MULTILINE)
+
+
+def commands_of(page):
+    """The program's commands that the page shows, in backticks or on an indented line, each once and in the page's order."""
+    text = (ROOT / "docs" / page).read_text()
+    found = re.finditer(r"`([^`\n]*\bstalltrace [a-z][^`\n]*)`|^    (.*\bstalltrace [a-z].*)$", text, re.MULTILINE)
+    return list(dict.fromkeys(match[1] or match[2] for match in found))

@@ -16,11 +16,12 @@ exit ${code:-0}
 
 
 class Launcher:
-    """`words` is the ranks' command; `pids()` returns their pids by rank once they run."""
+    """`words` is the ranks' command; `pids()` returns their pids by rank once they run. `port`: where they meet; by default one that is
+    free."""
 
-    def __init__(self, folder, *arguments, ranks=2, program=WORKLOAD):
+    def __init__(self, folder, *arguments, ranks=2, program=WORKLOAD, port=None):
         self.pids_file = folder / "pids"
-        environment = {**job_environment(ranks, free_port()), "LD_LIBRARY_PATH": LIBRARIES, "PIDS": self.pids_file}
+        environment = {**job_environment(ranks, port or free_port()), "LD_LIBRARY_PATH": LIBRARIES, "PIDS": self.pids_file}
         self.words = ["env", *(f"{name}={value}" for name, value in environment.items()),
                       "bash", "-c", SCRIPT, "ranks", program, *arguments]
 

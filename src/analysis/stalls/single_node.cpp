@@ -214,8 +214,8 @@ class SingleNode {
     return stall;
   }
 
-  /// A rank that hung before it died is a victim, and so is one that was asked to end. How long the others hang is not
-  /// observed: until their watchdogs end them.
+  /// A rank that hung before it died is a victim, and so is one that was asked to end; one whose call failed may be.
+  /// How long the others hang is not observed: until their watchdogs end them.
   void judge_death(MemberIndex member, const std::vector<uint32_t>& sequences) {
     const Member& process = cluster_.member(member);
     if (ends_.of(member) != nullptr || follows_another(member)) {
@@ -233,6 +233,9 @@ class SingleNode {
       }
       const Call& last = sequence.calls.back();
       if (last.end_ns() == kForever && *process.exit_ns - last.arrival_ns >= kHangNs) {
+        return;
+      }
+      if (last.is_open() && !sequence.ends_unseen() && ended_like_a_failed_call(process)) {
         return;
       }
       used = used == nullptr || sequence.last_arrival_ns > used->last_arrival_ns ? &sequence : used;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stalls that one node's recording shows although the other ranks were not recorded. A rank is behind another rank if
 // it is in no collective while data of that rank lie unread at its connections: it is late, or has not come. A process
-// that died with a communicator in use, and did not hang before, leaves the others hanging. No conclusion is drawn
-// about ranks on other nodes.
+// that died with a communicator in use leaves the others hanging, unless it hung before, or ended inside a call as one
+// does whose call failed. No conclusion is drawn about ranks on other nodes.
 #pragma once
 
 #include <vector>

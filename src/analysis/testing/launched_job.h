@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "analysis/causes/set_up/unreached.h"
 #include "analysis/explain.h"
 #include "analysis/testing/small_job.h"
 #include "base/clock.h"
@@ -102,6 +103,7 @@ class SetUpRows {
     row.destination = {"10.0.0.9", 40000};
     source_.accept(row);
   }
+  MemorySource& source() { return source_; }
   void lose(const std::string& what, NodeId node = 1) { source_.accept(Loss{node, what, 7}); }
 
   Report report(std::set<ProcessKey> called = {}) {

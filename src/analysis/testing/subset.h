@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "analysis/testing/small_job.h"
 #include "model/memory_source.h"
 
 namespace stalltrace::analysis {
@@ -32,4 +33,26 @@ inline MemorySource recorded_on(const std::set<NodeId>& nodes, MemorySource& who
   return part;
 }
 
+namespace small_job {
+
+/// Bit i of `subset`: rank i is in it.
+inline std::set<int> ranks_in(unsigned subset) {
+  std::set<int> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    if ((subset >> rank & 1) != 0) {
+      ranks.insert(rank);
+    }
+  }
+  return ranks;
+}
+
+inline std::set<NodeId> nodes_of(const std::set<int>& ranks) {
+  std::set<NodeId> nodes;
+  for (const int rank : ranks) {
+    nodes.insert(node_of_rank(rank));
+  }
+  return nodes;
+}
+
+}  // namespace small_job
 }  // namespace stalltrace::analysis

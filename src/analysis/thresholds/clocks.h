@@ -3,7 +3,10 @@
 // The pages in docs/ have the same numbers; tests/checks/thresholds_test.py compares them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "base/clock.h"
 
 namespace stalltrace::analysis {
 
@@ -11,5 +14,18 @@ namespace stalltrace::analysis {
 inline constexpr int64_t kClockDriftPpm = 100;
 /// No more than this is believed: it is the fastest at which NTP corrects a clock (adjtimex(2)).
 inline constexpr int64_t kMostDriftPpm = 500;
+
+/// The bounds of one side show a rate only if this many slices have one.
+inline constexpr size_t kSideSlices = 16;
+/// How far the rate of a clock may be from that of one side's bounds: this many scatters over the time. Scatter by
+/// chance moves a rate by 1.7 of them in 1 % of tries with 16 slices, by 0.7 with 64 (simulated). The rest is for
+/// scatter that is not by chance.
+inline constexpr double kRateScatters = 2;
+/// Nor is it known better than by this over the time: the shortest transfers may become longer all the time.
+inline constexpr int64_t kSteadyGrowthNs = 500 * kNsPerUs;
+/// The two sides show one rate if they are no farther apart than this share of the larger uncertainty.
+inline constexpr double kSidesAgree = 0.5;
+/// A clock that NTP steers wanders from its line by up to this many scatters of the bounds.
+inline constexpr double kWanderFactor = 1.5;
 
 }  // namespace stalltrace::analysis

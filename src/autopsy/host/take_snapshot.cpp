@@ -115,6 +115,14 @@ std::optional<OpenCall> python_call(const ThreadStack& thread) {
   return std::nullopt;
 }
 
+/// The main thread is the first, the others are in the order of their numbers.
+void keep_threads(RankState& state, const ProcessStacks& process) {
+  const size_t kept = std::min(process.threads.size(), kThreadsKept);
+  state.threads = std::make_shared<const std::vector<ThreadStack>>(
+      process.threads.begin(), process.threads.begin() + static_cast<std::ptrdiff_t>(kept));
+  state.threads_left_out = process.threads.size() - kept;
+}
+
 void locate(RankState& state, const ThreadStack& thread) {
   state.location = stacks::location_of(thread);
   state.call_site = stacks::call_site_of(thread);
@@ -161,6 +169,9 @@ class RankReader {
         rank.call_problem = answers[i].problem;
       }
       // Another thread that waits for the device is none of the program's own waits.
+      if (answers[i].call) {
+        rank.thread_calls.emplace_back(threads_[i].tid, *answers[i].call);
+      }
       if (answers[i].call && !rank.call && (threads_[i].tid == threads_[i].pid || answers[i].call->op)) {
         rank.call = answers[i].call;
         rank.call_known = true;
@@ -201,6 +212,7 @@ Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks) 
     }
     state.cpu_ticks = cpu_ticks_of(procfs, ranks[i].pid);
     if (processes[i]) {
+      keep_threads(state, *processes[i]);
       reader.add(state, ranks[i], *processes[i], snapshot.ranks.size());
     } else {
       state.problem = processes[i].error().what;

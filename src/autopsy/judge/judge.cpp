@@ -52,7 +52,8 @@ void add_retries(const Job& job, JobVerdict& verdict) {
 
 void add_untraced(const Job& job, JobVerdict& verdict) {
   for (const auto& [node, traced] : job.context().traced) {
-    const bool holds_ranks = std::ranges::any_of(job.ranks(), [&](const RankState& rank) { return rank.node == node; });
+    const bool holds_ranks =
+        std::ranges::any_of(job.ranks(), [&node = node](const RankState& rank) { return rank.node == node; });
     if (holds_ranks && !traced.done && !traced.problem.empty()) {
       verdict.notes.push_back(fmt::format(
           "{}calls that ended in between were not counted ({}): a job whose data use no sockets may get on unseen",

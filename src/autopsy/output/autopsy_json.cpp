@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "autopsy/judge/peers.h"
 #include "autopsy/output/autopsy_text.h"
+#include "stacks/output/stacks_text.h"
 
 namespace stalltrace::autopsy {
 namespace {
@@ -72,6 +74,20 @@ Json to_json(const std::optional<OpenCall>& call) {
               : Json(nullptr);
 }
 
+/// As `stacks --json` has them, each with the call that was seen on its native stack.
+Json threads_of(const RankState& rank) {
+  if (!rank.threads) {
+    return nullptr;
+  }
+  Json threads = Json::array();
+  for (const stacks::ThreadStack& thread : *rank.threads) {
+    threads.push_back(stacks::thread_json(thread));
+    const auto call = std::ranges::find(rank.thread_calls, thread.tid, &std::pair<pid_t, OpenCall>::first);
+    threads.back()["call"] = call == rank.thread_calls.end() ? Json(nullptr) : to_json(std::optional(call->second));
+  }
+  return threads;
+}
+
 }  // namespace
 
 nlohmann::ordered_json ranks_json(const Snapshot& snapshot) {
@@ -91,6 +107,8 @@ nlohmann::ordered_json ranks_json(const Snapshot& snapshot) {
              {"activity", or_null(rank.activity)},
              {"call", to_json(rank.call)},
              {"call_known", rank.call_known},
+             {"threads", threads_of(rank)},
+             {"threads_left_out", rank.threads_left_out},
              {"problem", or_null(!rank.problem.empty() ? rank.problem : rank.no_sockets)},
              {"sockets", Json::array()}};
     for (const TcpSocket& socket : rank.sockets) {

@@ -71,13 +71,25 @@ void add_note(Json& json, const std::string& note) {
   }
 }
 
-/// As much evidence as is read again: what RAS answered is the first that is left out.
+bool has_threads(const Json& json) {
+  return std::ranges::any_of(json["ranks"], [](const Json& rank) { return !rank["threads"].is_null(); });
+}
+
+/// As much evidence as is read again: the ranks' threads, which are judged by no host, are the first that are left out,
+/// then what RAS answered.
 std::string with_evidence(Json json, HostResult host) {
   const auto readable = [](const std::string& text) {
     return text.size() <= autopsy::kLargestResult && autopsy::read_result(text);
   };
   json["evidence"] = autopsy::evidence_json(host);
   std::string text = text_of(json);
+  if (has_threads(json) && !readable(text)) {
+    for (Json& rank : json["ranks"]) {
+      rank["threads"] = nullptr;
+    }
+    add_note(json, "the threads of the ranks are too many to be kept in this result");
+    text = text_of(json);
+  }
   if (!host.ras.empty() && !readable(text)) {
     host.ras.clear();
     add_note(json, "the answers of NCCL's RAS are too long to be kept in this result");

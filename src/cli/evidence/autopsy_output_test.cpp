@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 
 namespace stalltrace::cli {
@@ -40,6 +41,47 @@ TEST(AutopsyOutput, HasNoMoreEvidenceThanIsReadAgain) {
   json = Json::parse(autopsy_to_json(result_of(5000)));
   EXPECT_FALSE(json.contains("evidence"));
   EXPECT_EQ(json["jobs"][0]["notes"].size(), 1);
+}
+
+/// A thread that waits, with one frame of Python.
+stacks::ThreadStack thread_of(pid_t tid, std::string function) {
+  stacks::ThreadStack thread{.tid = tid, .name = "python3", .state = 'S'};
+  thread.blocked.emplace().kernel_stack = {"futex_wait", "do_futex"};
+  thread.python.emplace().frames.push_back({.function = std::move(function), .file = "train.py", .line = 7});
+  return thread;
+}
+
+TEST(AutopsyOutput, ThreadsAreThoseOfStacks) {
+  AutopsyResult result = result_of(2);
+  autopsy::RankState& rank = result.snapshots[1].ranks[0];
+  rank.threads = std::make_shared<const std::vector<stacks::ThreadStack>>(
+      std::vector<stacks::ThreadStack>{thread_of(1, "step"), thread_of(9, "watch")});
+  rank.threads_left_out = 3;
+  rank.thread_calls.emplace_back(9, autopsy::OpenCall{"MPI_Barrier", std::nullopt, autopsy::Witness::kNative});
+  const std::string text = autopsy_to_json(result);
+  const Json json = Json::parse(text);
+  const Json& threads = json["ranks"][0]["threads"];
+  ASSERT_EQ(threads.size(), 2);
+  EXPECT_EQ(threads[0]["tid"], 1);
+  EXPECT_EQ(threads[0]["state"], "S");
+  EXPECT_EQ(threads[0]["blocked"]["kernel_stack"], Json({"futex_wait", "do_futex"}));
+  EXPECT_EQ(threads[0]["python"]["frames"][0]["function"], "step");
+  EXPECT_TRUE(threads[0]["call"].is_null());
+  EXPECT_EQ(threads[1]["call"]["name"], "MPI_Barrier");
+  EXPECT_EQ(json["ranks"][0]["threads_left_out"], 3);
+  EXPECT_TRUE(json["ranks"][1]["threads"].is_null());
+  EXPECT_TRUE(autopsy::read_result(text)) << "what is read again does without them";
+}
+
+TEST(AutopsyOutput, ThreadsAreTheFirstThatAreLeftOut) {
+  AutopsyResult result = result_of(2);
+  std::vector<stacks::ThreadStack> threads(1, thread_of(1, std::string(autopsy::kLargestResult, 'x')));
+  result.snapshots[1].ranks[0].threads = std::make_shared<const std::vector<stacks::ThreadStack>>(std::move(threads));
+  result.context.ras.emplace_back().statements.assign(10, "statement");
+  const Json json = Json::parse(autopsy_to_json(result));
+  EXPECT_TRUE(json["ranks"][0]["threads"].is_null());
+  EXPECT_EQ(json["jobs"][0]["notes"].size(), 1);
+  EXPECT_EQ(json["evidence"]["ras"].size(), 1);
 }
 
 TEST(AutopsyOutput, AJobIsOnTheHostsThatHoldItsRanks) {

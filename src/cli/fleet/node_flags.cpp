@@ -47,6 +47,12 @@ std::vector<Flag> NodeFlags::flags() {
       text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
 }
 
+void NodeFlags::ask_configured_unless_given() {
+  if (!given()) {
+    nodes_ = fleet::kConfigured;
+  }
+}
+
 Result<NodeFlags::Target> NodeFlags::prepare(Console& console) const {
   Target target;
   ST_ASSIGN(target.client.token, serve::load_token(token_file_));

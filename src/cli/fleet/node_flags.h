@@ -23,6 +23,8 @@ class NodeFlags {
 
   [[nodiscard]] std::vector<Flag> flags();
   [[nodiscard]] bool given() const { return !nodes_.empty(); }
+  /// As if `--nodes config` were given, where --nodes is not: for a subcommand that does nothing but ask nodes.
+  void ask_configured_unless_given();
   [[nodiscard]] int64_t limit_ns() const { return limit_ns_; }
   [[nodiscard]] bool require_all() const { return require_all_; }
 

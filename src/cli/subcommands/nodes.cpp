@@ -30,15 +30,16 @@ class NodesSubcommand final : public Subcommand {
             "the true value is within +- clock_error_ms, half of the quickest round trip. utc_error_ms is how far "
             "that\n"
             "node reports that its clock may be off, as its kernel has it from chrony or PTP; empty: nothing keeps it "
-            "right."};
+            "right.\n"
+            "Without --nodes it asks those that /etc/stalltrace/stalltrace.toml lists as `nodes`."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all = nodes_.flags();
-    all.front().required = true;
     all.push_back(choice_flag("--format", "how rows are printed", {"table", "json", "csv"}, &format_));
     return all;
   }
   Result<int> run(Console& console) override {
+    nodes_.ask_configured_unless_given();
     ST_ASSIGN(const NodeFlags::Target target, nodes_.prepare(console));
     confine_to_reading({}, "", Makes::kFile, Network::kConnects);
     const fleet::NodesAnswer answer = fleet::ask_nodes(target.nodes, target.client);

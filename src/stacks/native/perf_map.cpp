@@ -73,7 +73,7 @@ std::optional<std::map<uint64_t, std::string>> names_in_perf_map(std::string_vie
   const int64_t until_ns = monotonic_now_ns() + most_ns;
   std::vector<uint64_t> wanted(addresses.begin(), addresses.end());
   std::ranges::sort(wanted);
-  wanted.erase(std::ranges::unique(wanted).begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
   wanted.resize(std::min(wanted.size(), kMostAddresses));
   std::vector<std::string_view> found(wanted.size());
   for (size_t lines = 0; !text.empty(); ++lines) {

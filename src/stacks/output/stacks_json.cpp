@@ -90,17 +90,6 @@ Json native_json(const NativeStack& native) {
   return {{"frames", std::move(frames)}, {"whole", native.whole}, {"problem", native.problem}};
 }
 
-Json thread_json(const ThreadStack& thread) {
-  return {{"tid", thread.tid},
-          {"name", thread.name},
-          {"state", std::string(1, thread.state)},
-          {"wait", describe_wait(thread)},
-          {"blocked", thread.blocked ? blocked_json(*thread.blocked) : Json()},
-          {"python", thread.python ? python_json(*thread.python) : Json()},
-          {"native", thread.native ? native_json(*thread.native) : Json()},
-          {"native_call", describe_native_call(thread)}};
-}
-
 Json process_json(const RankStacks& one) {
   Json json{{"pid", one.pid}, {"rank", or_null(one.rank)}, {"job", one.job}};
   if (!one.stacks) {
@@ -129,6 +118,17 @@ Json process_json(const RankStacks& one) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json thread_json(const ThreadStack& thread) {
+  return {{"tid", thread.tid},
+          {"name", thread.name},
+          {"state", std::string(1, thread.state)},
+          {"wait", describe_wait(thread)},
+          {"blocked", thread.blocked ? blocked_json(*thread.blocked) : Json()},
+          {"python", thread.python ? python_json(*thread.python) : Json()},
+          {"native", thread.native ? native_json(*thread.native) : Json()},
+          {"native_call", describe_native_call(thread)}};
+}
 
 nlohmann::ordered_json stacks_json(std::span<const RankStacks> ranks) {
   Json processes = Json::array();

@@ -15,4 +15,7 @@ std::string stacks_text(std::span<const RankStacks> ranks);
 
 nlohmann::ordered_json stacks_json(std::span<const RankStacks> ranks);
 
+/// A thread as the former has it.
+nlohmann::ordered_json thread_json(const ThreadStack& thread);
+
 }  // namespace stalltrace::stacks

@@ -2,70 +2,13 @@
 // Links without acknowledgements: partitions and MTU black holes, from samples and events of a small job that hangs.
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "analysis/testing/golden_text.h"
-#include "analysis/testing/ring_job.h"
+#include "analysis/testing/network_job.h"
 
 namespace stalltrace::analysis {
 namespace {
 
 using namespace small_job;
-
-enum class KeepAlive { kNone, kPasses, kLost };
-
-/// Rank `silent` retransmits in vain from the last call on, while its timer doubles; the segments have `len` bytes, and
-/// `acked` bytes were acknowledged before. The caller adds the samples of rank `unsampled`. `launched`: calls return at
-/// once, as on a device.
-void fill_silence(MemorySource& source, const std::set<int>& silent, uint32_t len, KeepAlive keep_alive,
-                  uint64_t acked = 1'000'000, int unsampled = -1, bool launched = false) {
-  Ending ending = short_hang();
-  const auto call = ending.call;
-  ending.call = [=](int rank, int64_t step, Collective& row) {
-    if (launched) {
-      row.launch_ns = 20 * kNsPerUs;
-    }
-    return call(rank, step, row);
-  };
-  fill(source, ending);
-  connect(source);
-  uint8_t doubled = 0;
-  for (int64_t time_ns = kLastArrivalNs + 100 * kNsPerMs; time_ns < kEndNs; time_ns += 500 * kNsPerMs) {
-    doubled = std::min<uint8_t>(5, doubled + 1);
-    for (int rank = 0; rank < kRanks; ++rank) {
-      TcpSample sample = sample_of(rank, kOut, time_ns);
-      TcpSample alive = sample_of(rank, kAlive, time_ns);
-      if (silent.contains(rank)) {
-        sample.bytes_acked = acked;
-        sample.unacked_bytes = 100'000;
-        sample.backoff = doubled;
-        sample.ca_state = 4;
-        if (keep_alive == KeepAlive::kPasses) {
-          alive.bytes_acked += static_cast<uint64_t>(time_ns - kLastArrivalNs) / kNsPerSecond * 64;
-        } else if (keep_alive == KeepAlive::kLost) {
-          alive.unacked_bytes = 64;
-          alive.backoff = doubled;
-        }
-      }
-      if (rank != unsampled) {
-        source.accept(sample);
-      }
-      if (keep_alive != KeepAlive::kNone) {
-        source.accept(alive);
-      }
-    }
-  }
-  for (const int rank : silent) {
-    TcpEvent state = event_of(rank, TcpEventKind::kCongestionState, kLastArrivalNs + 300 * kNsPerMs);
-    state.state = 4;
-    source.accept(state);
-    for (int repeat = 0; repeat < 5; ++repeat) {
-      TcpEvent segment = event_of(rank, TcpEventKind::kRetransmit, kLastArrivalNs + (300 << repeat) * kNsPerMs);
-      segment.len = len;
-      source.accept(segment);
-    }
-  }
-}
 
 TEST(Partition, ASilentLinkThatLosesSmallSegmentsTooIsNamed) {
   for (const bool alive : {true, false}) {

@@ -2,40 +2,15 @@
 // Slow links and slow receivers, from the samples of a small job whose calls are slow.
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <algorithm>
 
 #include "analysis/testing/golden_text.h"
-#include "analysis/testing/ring_job.h"
+#include "analysis/testing/network_job.h"
 
 namespace stalltrace::analysis {
 namespace {
 
 using namespace small_job;
-
-/// Every call from the middle on takes 400 ms; `shape` writes the flow of each rank during that time.
-void fill_slow(MemorySource& source,
-               const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& signature) {
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    call.timestamp_ns = kOriginNs + step * kNsPerSecond + rank * 100 * kNsPerUs;
-    call.duration_ns = step < kSteps / 2 ? 50 * kNsPerMs : 400 * kNsPerMs;
-    return true;
-  };
-  fill(source, ending);
-  connect(source);
-  for (int64_t at = 0; at < kSteps * 20; ++at) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      const int64_t time_ns = kOriginNs + at * 50 * kNsPerMs;
-      TcpSample sender = sample_of(rank, kOut, time_ns);
-      TcpSample receiver = sample_of(rank, kIn, time_ns);
-      sender.bytes_acked = static_cast<uint64_t>(at + 1) * 100'000;
-      sender.busy_ns = static_cast<uint64_t>(at) * 2 * kNsPerMs;
-      signature(rank, at, sender, receiver);
-      source.accept(sender);
-      source.accept(receiver);
-    }
-  }
-}
 
 TEST(SlowLink, TheBusyLinkFarBelowTheOthersIsNamed) {
   MemorySource source;

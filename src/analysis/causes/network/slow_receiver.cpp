@@ -23,7 +23,7 @@ struct Reader {
   double limited = 0;        // share of the stall in which its sender waited for room in the receiver's window
   double unread = 0;         // share of the receiver's samples with unread data
   double backlog = 0;        // unread bytes, mean of all samples
-  bool sends_on = true;      // its own sending is not held up
+  bool sends_on = true;      // its own sending is not held up; of a rank that was not recorded this is not known
 
   [[nodiscard]] double share() const { return std::max(limited, unread); }
 };
@@ -47,8 +47,10 @@ std::vector<Reader> readers_of(const AnalysisContext& context, const Stall& stal
     reader.backlog = static_cast<double>(other.unread_bytes) / static_cast<double>(std::max<int64_t>(other.samples, 1));
     readers.push_back(reader);
   }
+  const bool all_recorded = context.timeline.groups()[stall.group].all_took_part;
   for (Reader& reader : readers) {
-    reader.sends_on = !held_up.contains(context.flows.flow(reader.flow).peer);
+    const MemberIndex peer = context.flows.flow(reader.flow).peer;
+    reader.sends_on = peer == kNoMember ? all_recorded : !held_up.contains(peer);
   }
   return readers;
 }

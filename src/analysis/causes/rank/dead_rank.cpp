@@ -29,8 +29,21 @@ const JobEnd* job_end(const AnalysisContext& context, const Stall& stall) {
   return end != nullptr && end->first() == stall.root().member ? end : nullptr;
 }
 
+/// True if another rank, which was not recorded, may have ended before it: its call may have failed because of that.
+bool may_have_followed(const AnalysisContext& context, MemberIndex member) {
+  bool inside = false;
+  bool all_recorded = true;
+  for (const uint32_t index : context.timeline.sequences_of(member)) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    const bool open = !sequence.calls.empty() && sequence.calls.back().is_open();
+    inside = inside || (open && !sequence.ends_unseen() && !sequence.destroyed && !sequence.continued);
+    all_recorded = all_recorded && context.timeline.groups()[sequence.group].all_took_part;
+  }
+  return inside && !all_recorded && ended_like_a_failed_call(context.cluster.member(member));
+}
+
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
-  if (stall.root().kind != HangKind::kDead) {
+  if (stall.root().kind != HangKind::kDead || may_have_followed(context, stall.root().member)) {
     return;
   }
   const Member& member = context.cluster.member(stall.root().member);

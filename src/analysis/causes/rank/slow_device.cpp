@@ -90,7 +90,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
         fmt::format("; in the step before it was in other communicators' collectives for {} longer than others",
                     format_duration(longer_ns));
   } else if (!elsewhere.all_ranks_seen) {
-    hypothesis.applies = false;  // it may have waited there for a rank that was not recorded
+    hypothesis.dismissed = true;  // it may have waited there for a rank that was not recorded
     hypothesis.why += "; in the step before it was in collectives of ranks that are not all recorded";
   }
   out.push_back(std::move(hypothesis));

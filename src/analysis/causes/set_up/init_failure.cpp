@@ -82,6 +82,20 @@ bool all_ranks_stuck(const std::vector<StuckCall>& stuck) {
   return nranks > 0 && ranks.size() == static_cast<size_t>(nranks);
 }
 
+/// True if a process of each rank of the communicator was recorded, inside its set-up or elsewhere.
+bool all_ranks_recorded(const Cluster& cluster, const std::vector<StuckCall>& stuck) {
+  std::set<int32_t> ranks;
+  int32_t nranks = 0;
+  for (const StuckCall& one : stuck) {
+    ranks.insert(one.call->rank.value_or(-1));
+    nranks = std::max(nranks, one.call->nranks.value_or(0));
+  }
+  for (const Process& process : cluster.processes()) {
+    ranks.insert(process.rank.value_or(-1));
+  }
+  return std::ranges::count_if(ranks, [&](int32_t rank) { return rank >= 0 && rank < nranks; }) == nranks;
+}
+
 Result<Target> target_of(EventSource& source, const Cluster& cluster, const std::vector<StuckCall>& stuck,
                          const UnreachedByRanks& unreached, MemberIndex member, const Attempts& attempts) {
   Target target{.loopback = is_loopback(attempts.target.address) && of_several_nodes(cluster, stuck, member)};
@@ -165,7 +179,11 @@ Result<std::optional<Finding>> failure_of(EventSource& source, Cluster& cluster,
   const Attempts& attempts = most->second;
   Finding finding{.cause = Cause::kInitFailure, .severity = Severity::kCritical, .confidence = kInitFailureConfidence};
   ST_ASSIGN(const Target target, target_of(source, cluster, stuck, unreached, culprit, attempts));
-  finding.culprit = culprit_of(cluster, target.announcer == kNoMember ? culprit : target.announcer);
+  if (target.announcer != kNoMember) {
+    finding.culprit = culprit_of(cluster, target.announcer);
+  } else if (!(target.loopback || target.foreign) || all_ranks_recorded(cluster, stuck)) {
+    finding.culprit = culprit_of(cluster, culprit);
+  }  // else the rank at that address, which was not recorded, may be to blame
   finding.comm_id_hash = stuck.front().call->hash;
   finding.op = stuck.front().call->op;
   finding.collectives_affected = 1;

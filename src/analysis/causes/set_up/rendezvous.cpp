@@ -24,7 +24,7 @@ constexpr size_t kMostDifferences = 3;
 
 /// What a rule found.
 struct Failure {
-  Ranks culprits;                 // the first one is the finding's
+  Ranks culprits;                 // the first one is the finding's, if it is known
   std::optional<int32_t> absent;  // a rank without a recorded process, if that is the culprit
   std::string what;               // "rank 1 was started twice"
   std::string remedy;
@@ -32,6 +32,7 @@ struct Failure {
   std::vector<std::string> used;  // names of the variables in `what`
   Severity severity = Severity::kCritical;
   std::string_view head = "The job was not set up";
+  bool culprit_known = true;  // false: one that was not recorded may be to blame
 };
 
 /// It came nowhere: it tries in vain, or ended before it met the others.
@@ -146,6 +147,7 @@ struct Server {
   std::string remedy;
   const LaunchedRank* culprit = nullptr;
   bool rank_absent = false;
+  bool recorded = true;
 };
 
 Server server_of(const JobSetUp& set_up, const LaunchedRank& kept_out, const Attempts& attempts) {
@@ -161,7 +163,8 @@ Server server_of(const JobSetUp& set_up, const LaunchedRank& kept_out, const Att
                       : should_be_here
                           ? "see why rank 0 does not run: it must be started on the host that MASTER_ADDR names"
                           : "see whether rank 0, or its launcher, runs on the host that MASTER_ADDR names",
-            .rank_absent = should_be_here};
+            .rank_absent = should_be_here,
+            .recorded = false};
   }
   const std::string name = set_up.name(*zero);
   if (loopback && zero->process->node_id != kept_out.process->node_id) {
@@ -202,7 +205,8 @@ std::optional<Failure> store_unreached(const JobSetUp& set_up) {
       .from_ns = set_up.trouble_from_ns(),
       .used = {"MASTER_ADDR", "MASTER_PORT"},
       .severity = *severity,
-      .head = head_of(*severity)};
+      .head = head_of(*severity),
+      .culprit_known = server.recorded || server.rank_absent || set_up.store().has_value()};
 }
 
 /// A rank ended before it met the others, who missed it. Of several the first one, unless it was asked to end: their
@@ -243,7 +247,7 @@ std::optional<Failure> rank_absent(const JobSetUp& set_up) {
   }
   const Severity severity = set_up.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
   return Failure{.culprits = {},
-                 .absent = missing.first(),
+                 .absent = missing.count() == 1 ? std::optional(missing.first()) : std::nullopt,
                  .what = fmt::format("{} of {} {} not seen on {}", missing.text(), set_up.job().world_size,
                                      missing.count() == 1 ? "was" : "were", set_up.nodes()),
                  .remedy = fmt::format("see whether {} {} started, and with which RANK and WORLD_SIZE; record the "
@@ -252,7 +256,8 @@ std::optional<Failure> rank_absent(const JobSetUp& set_up) {
                  .from_ns = set_up.trouble_from_ns(),
                  .used = {},
                  .severity = severity,
-                 .head = head_of(severity)};
+                 .head = head_of(severity),
+                 .culprit_known = missing.count() == 1};
 }
 
 /// The most direct first: what explains the symptoms of those behind it.
@@ -327,7 +332,7 @@ std::optional<Finding> rendezvous_failure(const JobSetUp& set_up) {
   Finding finding{.cause = Cause::kInitFailure, .severity = failure->severity, .confidence = kInitFailureConfidence};
   if (failure->absent) {
     finding.culprit = Culprit{.node = "", .rank = failure->absent, .pid = 0};
-  } else {
+  } else if (failure->culprit_known) {
     const MemberIndex member = set_up.member_of(*failure->culprits.front());
     finding.culprit = member == kNoMember ? std::nullopt : std::optional(culprit_of(set_up.cluster(), member));
   }

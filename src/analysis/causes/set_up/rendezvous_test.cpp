@@ -73,13 +73,25 @@ TEST(Rendezvous, AStoreThatNoProcessServes) {
   expect_golden_text("init_failure: no store", finding);
 }
 
-/// Rank 0 and its node were not recorded: only the ranks that can't reach it are known.
+/// Rank 0 and its node were not recorded: only the ranks that can't reach it are known, unless another one did reach
+/// it.
 TEST(Rendezvous, AStoreOnANodeThatWasNotRecorded) {
-  SetUpRows job;
-  job.start(job.process(1));
-  job.start(job.process(2));
-  job.connect(102, 29500, EHOSTUNREACH, 12);
-  expect_golden_text("init_failure: a store elsewhere", job.failure_of(2, Severity::kWaiting));
+  for (const bool reached : {false, true}) {
+    SetUpRows job;
+    job.start(job.process(1));
+    job.start(job.process(2));
+    job.connect(102, 29500, EHOSTUNREACH, 12);
+    if (reached) {
+      job.connect(101, 29500);
+      EXPECT_EQ(job.failure_of(2, Severity::kWaiting).cause, Cause::kInitFailure);
+      continue;
+    }
+    const Report report = job.report();
+    ASSERT_EQ(report.findings.size(), 1U);
+    EXPECT_EQ(report.findings[0].severity, Severity::kWaiting);
+    EXPECT_FALSE(report.findings[0].culprit.has_value());
+    expect_golden_text("init_failure: a store elsewhere", report.findings[0]);
+  }
 }
 
 TEST(Rendezvous, ARankThatGaveUpIsAFailureAtOnce) {

@@ -311,6 +311,8 @@ bool was_asked_to_end(std::optional<int32_t> exit_signal, std::optional<int32_t>
   return asks_to_end(exit_signal.value_or(exit_code.value_or(0) - kShellSignalBase));
 }
 
+bool ended_like_a_failed_call(const Member& member) { return !member.exit_signal || *member.exit_signal == SIGABRT; }
+
 JobEnds JobEnds::find(const Timeline& timeline, const Cluster& cluster, const Flows& flows) {
   JobEnds found;
   const Search search(timeline, cluster, flows);

@@ -21,6 +21,8 @@ bool failed_by_itself(const Member& member);
 bool failed_by_itself(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code);
 /// By a signal, or as a shell reports one of its command.
 bool was_asked_to_end(std::optional<int32_t> exit_signal, std::optional<int32_t> exit_code);
+/// True if the process ended as one does whose call failed: with an exit code, or by SIGABRT.
+bool ended_like_a_failed_call(const Member& member);
 
 struct JobEnd {
   enum class Kind : uint8_t {

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <ranges>
 #include <utility>
 
 #include "analysis/thresholds/clocks.h"
+#include "base/numbers/median.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -17,6 +19,8 @@ constexpr double kRoundingNs = 0.01;
 constexpr int kHalvings = 40;
 /// Of the time that the job ran: one of its slices. Bounds that are farther apart than two have none between them.
 constexpr double kSliceShare = 1.0 / 64;
+/// Of the bounds of a side are no farther from its line than its scatter.
+constexpr double kScatterShare = 0.9;
 
 }  // namespace
 
@@ -43,29 +47,117 @@ CorrectionFit::CorrectionFit(std::span<const CorrectionBounds> bounds, const Cor
   base_ns_ = all_.low_ns + (all_.high_ns - all_.low_ns) / 2;
   add_limits(bounds, always, range);
   line_ = {.at_ns = origin_ns_, .correction_ns = base_ns_};
-  line_.fits = find_lines(static_cast<double>(kClockDriftPpm), 0) || find_lines(static_cast<double>(kMostDriftPpm), 0);
+  Rates rates = up_to(kClockDriftPpm);
+  line_.fits = find_lines(rates, 0);
+  if (!line_.fits) {
+    rates = up_to(kMostDriftPpm);
+    line_.fits = find_lines(rates, 0);
+  }
   const double violation_ns = line_.fits ? 0 : find_least_violation();
   const double from = since(range.from_ns);
   const double to = since(range.length() > 0 ? range.to_ns - 1 : range.from_ns);
-  const Band first = band(from);
-  const Band last = band(to);
-  // How far a line is from what fits is convex over time: it is farthest at one of the ends.
-  const double constant_error = std::max({-first.low, first.high, -last.low, last.high});
-  const double line_error = std::max(first.high - first.low, last.high - last.low) / 2;
-  if (to > from && all_.low_ns > all_.high_ns) {
-    const double begin = (first.low + first.high) / 2;
-    line_.rate = ((last.low + last.high) / 2 - begin) / (to - from);
-    line_.correction_ns = base_ns_ + std::llround(begin - line_.rate * from);
-    line_.error_ns = std::llround(line_error);
-  } else {
-    line_.error_ns = std::llround(constant_error);
-  }
+  line_ = choose(from, to, rates);
   if (!line_.fits) {
-    const auto within = farthest_ns(from, to, static_cast<double>(kClockDriftPpm));
-    const auto within_most = within ? within : farthest_ns(from, to, static_cast<double>(kMostDriftPpm));
+    const auto within = farthest_ns(from, to, kClockDriftPpm);
+    const auto within_most = within ? within : farthest_ns(from, to, kMostDriftPpm);
     line_.error_ns = std::llround(violation_ns + (within_most ? *within_most : farthest_bound_ns()));
   }
+  follow_sides(from, to, rates);
   limits_ = {};
+}
+
+/// Of the lines between corners_. The error covers all of these.
+CorrectionLine CorrectionFit::choose(double from_ns, double to_ns, const Rates& rates) const {
+  CorrectionLine line{.at_ns = origin_ns_, .correction_ns = base_ns_, .fits = line_.fits};
+  const Band first = band(from_ns);
+  const Band last = band(to_ns);
+  // How far a line is from what fits is convex over time: it is farthest at one of the ends.
+  if (to_ns > from_ns && (all_.low_ns > all_.high_ns || !rates.contain(0))) {
+    const double begin = (first.low + first.high) / 2;
+    line.rate = ((last.low + last.high) / 2 - begin) / (to_ns - from_ns);
+    line.correction_ns = base_ns_ + std::llround(begin - line.rate * from_ns);
+    line.error_ns = std::llround(std::max(first.high - first.low, last.high - last.low) / 2);
+  } else {
+    line.error_ns = std::llround(std::max({-first.low, first.high, -last.low, last.high}));
+  }
+  return line;
+}
+
+/// While a rank of one host is always late, all bounds of one side are loose, and those of the other lie along the
+/// clock's line: at another rate, the shortest transfers would have to become longer or shorter all the time, by just
+/// the difference. So do loose ones if the rank is always late by as much. If it is late by more and more, the two
+/// sides contradict each other.
+void CorrectionFit::follow_sides(double from_ns, double to_ns, Rates rates) {
+  const auto low = side(-1, to_ns - from_ns);
+  const auto high = side(1, to_ns - from_ns);
+  if (!low || !high) {
+    return;  // nothing contradicts what one side alone shows
+  }
+  if (std::abs(low->rate - high->rate) > kSidesAgree * std::max(low->uncertainty, high->uncertainty)) {
+    return;
+  }
+  double scatter_of_low_ns = 0;
+  double scatter_of_high_ns = 0;
+  for (const Side& one : {*low, *high}) {
+    if (one.rate - one.uncertainty > rates.low) {
+      rates.low = one.rate - one.uncertainty;
+      scatter_of_low_ns = one.scatter_ns;
+    }
+    if (one.rate + one.uncertainty < rates.high) {
+      rates.high = one.rate + one.uncertainty;
+      scatter_of_high_ns = one.scatter_ns;
+    }
+  }
+  const double wander_ns = kWanderFactor * std::max(scatter_of_low_ns, scatter_of_high_ns);
+  std::vector<Line> all = corners_;
+  if (rates.low <= rates.high && find_lines(rates, wander_ns)) {
+    CorrectionLine line = choose(from_ns, to_ns, rates);
+    line.error_ns += std::llround(wander_ns);
+    if (line.error_ns < line_.error_ns || !rates.contain(line_.rate)) {
+      line_ = line;
+      wander_ns_ = wander_ns;
+      return;
+    }
+  }
+  corners_ = std::move(all);
+}
+
+/// None if too few slices have such a bound, or they cover less than half of the time.
+std::optional<CorrectionFit::Side> CorrectionFit::side(double sign, double length_ns) const {
+  std::vector<Limit> points;
+  std::ranges::copy_if(std::span(limits_).first(slice_limits_), std::back_inserter(points),
+                       [&](const Limit& limit) { return limit.sign == sign; });
+  if (points.size() < kSideSlices) {
+    return std::nullopt;
+  }
+  std::ranges::sort(points, {}, &Limit::since_ns);
+  // Twice the time of the middle half: a few that are far from the others count for nothing.
+  const double covered_ns = 2 * (points[points.size() * 3 / 4].since_ns - points[points.size() / 4].since_ns);
+  if (length_ns <= 0 || covered_ns < length_ns / 2) {
+    return std::nullopt;
+  }
+  std::vector<double> rates;
+  rates.reserve(points.size() * points.size() / 2);
+  for (size_t i = 0; i < points.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (const double apart_ns = points[i].since_ns - points[j].since_ns; apart_ns > 0) {
+        rates.push_back((points[i].limit - points[j].limit) / apart_ns);
+      }
+    }
+  }
+  const double rate = median(std::move(rates));
+  std::vector<double> values;
+  for (const Limit& point : points) {
+    values.push_back(point.limit - rate * point.since_ns);
+  }
+  const double middle = median(values);
+  for (double& value : values) {
+    value = std::abs(value - middle);
+  }
+  const auto scatter = values.begin() + static_cast<ptrdiff_t>(kScatterShare * static_cast<double>(values.size()));
+  std::ranges::nth_element(values, scatter);
+  const double apart_ns = std::max(kRateScatters * *scatter, static_cast<double>(kSteadyGrowthNs));
+  return Side{.rate = rate, .uncertainty = apart_ns / std::min(covered_ns, length_ns), .scatter_ns = *scatter};
 }
 
 /// The origin is as near as possible to all of them, so that rates are multiplied by small numbers.
@@ -86,6 +178,7 @@ void CorrectionFit::add_limits(std::span<const CorrectionBounds> bounds, const C
     at_least(one.low_ns, one.low_at_ns);
     at_most(one.high_ns, one.high_at_ns);
   }
+  slice_limits_ = limits_.size();
   const int64_t last_ns = range.length() > 0 ? range.to_ns - 1 : range.from_ns;
   for (const int64_t at_ns : {range.from_ns, last_ns}) {
     at_least(always.low_ns, at_ns);
@@ -93,9 +186,14 @@ void CorrectionFit::add_limits(std::span<const CorrectionBounds> bounds, const C
   }
 }
 
+CorrectionFit::Rates CorrectionFit::up_to(int64_t ppm) {
+  const double most = static_cast<double>(ppm) * kRateOfPpm;
+  return {-most, most};
+}
+
 /// Sets corners_; false if there is no such line.
-bool CorrectionFit::find_lines(double most_ppm, double slack_ns) {
-  const double most = most_ppm * kRateOfPpm;
+bool CorrectionFit::find_lines(const Rates& rates, double slack_ns) {
+  const double most = std::max(std::abs(rates.low), std::abs(rates.high));
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
   for (const Limit& limit : limits_) {  // what each of them lets a line be at the origin, if it is as steep as may be
@@ -110,7 +208,7 @@ bool CorrectionFit::find_lines(double most_ppm, double slack_ns) {
   if (low > high) {
     return false;
   }
-  corners_ = {{low, -most}, {high, -most}, {high, most}, {low, most}};
+  corners_ = {{low, rates.low}, {high, rates.low}, {high, rates.high}, {low, rates.high}};
   for (const Limit& limit : limits_) {
     cut(limit, slack_ns);
   }
@@ -141,14 +239,14 @@ void CorrectionFit::cut(const Limit& limit, double slack_ns) {
 
 /// By how much the bounds have to be widened until a line fits. Leaves those that then do.
 double CorrectionFit::find_least_violation() {
-  const auto most_ppm = static_cast<double>(kMostDriftPpm);
+  const Rates rates = up_to(kMostDriftPpm);
   double enough = std::max(static_cast<double>(all_.low_ns - all_.high_ns), 0.0) / 2 + 1;  // one for all times fits
   double too_little = 0;
   for (int i = 0; i < kHalvings && enough - too_little > 1; ++i) {
     const double between = (enough + too_little) / 2;
-    (find_lines(most_ppm, between) ? enough : too_little) = between;
+    (find_lines(rates, between) ? enough : too_little) = between;
   }
-  if (!find_lines(most_ppm, enough)) {
+  if (!find_lines(rates, enough)) {
     corners_ = {{0, 0}};
   }
   return enough;
@@ -166,9 +264,9 @@ CorrectionFit::Band CorrectionFit::band(double since_ns) const {
 
 /// The clock did not go along a line, but at no time faster than this: each bound also bounds the times around it, so
 /// that a loose one matters no more than its neighbours let it. None if the bounds contradict that.
-std::optional<double> CorrectionFit::farthest_ns(double from_ns, double to_ns, double most_ppm) const {
+std::optional<double> CorrectionFit::farthest_ns(double from_ns, double to_ns, int64_t most_ppm) const {
   constexpr double kFar = std::numeric_limits<double>::infinity();
-  const double most = most_ppm * kRateOfPpm;
+  const double most = up_to(most_ppm).high;
   std::vector<Limit> points = limits_;
   std::ranges::sort(points, {}, &Limit::since_ns);
   for (const double sign : {-1.0, 1.0}) {
@@ -243,7 +341,7 @@ CorrectionRange CorrectionFit::at(int64_t time_ns) const {
     return {line_.at(time_ns) - line_.error_ns, line_.at(time_ns) + line_.error_ns};
   }
   const Band all = band(since(time_ns));
-  return {base_ns_ + std::llround(all.low), base_ns_ + std::llround(all.high)};
+  return {base_ns_ + std::llround(all.low - wander_ns_), base_ns_ + std::llround(all.high + wander_ns_)};
 }
 
 }  // namespace stalltrace::analysis

@@ -3,6 +3,7 @@
 // one time. Pure.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -47,12 +48,15 @@ struct CorrectionLine {
 /// All lines that lie between the bounds, and the one that is chosen of them.
 class CorrectionFit {
  public:
-  /// `bounds` and `always`, which holds all through `range`: at least one low and one high bound. If one correction
-  /// fits all of them, the rate is 0 and the correction the middle of what fits: bounds on one side alone show no
-  /// drift. The error covers all lines that fit, of up to kClockDriftPpm, or kMostDriftPpm if none of those does. Where
-  /// no line fits, it is the one that violates the bounds least. The error is then that violation and the distance to
-  /// the farthest bound, each of which reaches no farther than the others let it at the least of the two drifts at
-  /// which they don't contradict each other; if they do at both, to the farthest of all.
+  /// `bounds` and `always`, which holds all through `range`: at least one low and one
+  /// high bound. If one correction fits all of them, the rate is 0 and the correction the middle of what fits. The
+  /// error covers all lines that fit, of up to kClockDriftPpm, or kMostDriftPpm if none of those does. Where no line
+  /// fits, it is the one that violates the bounds least. The error is then that violation and the distance to the
+  /// farthest bound, each of which reaches no farther than the others let it at the least of the two drifts at which
+  /// they don't contradict each other; if they do at both, to the farthest of all. Where the low and the high bounds
+  /// lie along lines of one rate, only such rates count, if the error then is smaller or the chosen rate is another
+  /// one. A clock may wander from its line as far as the bounds do from theirs: the bounds are widened by that much,
+  /// and the error is larger by it.
   CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
 
   [[nodiscard]] const CorrectionLine& line() const { return line_; }
@@ -75,13 +79,28 @@ class CorrectionFit {
     double low = 0;
     double high = 0;
   };
+  struct Rates {
+    double low = 0;
+    double high = 0;
+    [[nodiscard]] bool contain(double rate) const { return rate >= low && rate <= high; }
+  };
+  /// The line that the bounds of one side lie along.
+  struct Side {
+    double rate = 0;
+    double uncertainty = 0;  // the clock's rate is no farther from it, if nothing but the clock moved the bounds
+    double scatter_ns = 0;
+  };
 
   void add_limits(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
-  bool find_lines(double most_rate, double slack_ns);
+  static Rates up_to(int64_t ppm);
+  bool find_lines(const Rates& rates, double slack_ns);
   void cut(const Limit& limit, double slack_ns);
   double find_least_violation();
+  [[nodiscard]] CorrectionLine choose(double from_ns, double to_ns, const Rates& rates) const;
+  [[nodiscard]] std::optional<Side> side(double sign, double length_ns) const;
+  void follow_sides(double from_ns, double to_ns, Rates rates);
   [[nodiscard]] Band band(double since_ns) const;
-  [[nodiscard]] std::optional<double> farthest_ns(double from_ns, double to_ns, double most_ppm) const;
+  [[nodiscard]] std::optional<double> farthest_ns(double from_ns, double to_ns, int64_t most_ppm) const;
   [[nodiscard]] double farthest_bound_ns() const;
   [[nodiscard]] double since(int64_t time_ns) const { return static_cast<double>(time_ns - origin_ns_); }
 
@@ -89,8 +108,10 @@ class CorrectionFit {
   int64_t base_ns_ = 0;        // what the doubles count from: they hold small numbers exactly
   CorrectionRange all_;        // between what one correction for all times would be
   std::vector<Limit> limits_;  // while it is made
+  size_t slice_limits_ = 0;    // the first ones, which are of `bounds`
   std::vector<Line> kept_;     // by cut(): two vectors take turns
   std::vector<Line> corners_;  // of the polygon of all lines that fit: what is between them fits as well
+  double wander_ns_ = 0;       // from those lines
   CorrectionLine line_;
 };
 

@@ -27,7 +27,7 @@ void test_barrier(Ranks& ranks) {
   for (int64_t round = 0; round < ranks.launch.barrier_rounds && !taking_part.empty() && monotonic_now_ns() < last_ns;
        ++round) {
     // Who is released first has its answer read late: every rank is first in turn.
-    std::ranges::rotate(taking_part, taking_part.begin() + 1);
+    std::rotate(taking_part.begin(), taking_part.begin() + 1, taking_part.end());
     std::set<size_t> waiting;
     for (const size_t index : taking_part) {
       released_ns[index] = monotonic_now_ns();
