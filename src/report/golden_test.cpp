@@ -366,11 +366,10 @@ TEST(ReportText, NothingComparedIsNotHealthy) {
   Report report = healthy_report();
   report.like = ReferenceRun{.comparable = 1};
   EXPECT_EQ(report.health(), std::optional(true));
-  EXPECT_TRUE(report_to_text(report).starts_with("Healthy:"));
   report.like->comparable = 0;
   EXPECT_EQ(report.health(), std::nullopt);
-  EXPECT_TRUE(report_to_text(report).starts_with("Nothing could be compared with the run given by --like: no finding"))
-      << report_to_text(report);
+  const std::string text = report_to_text(report);
+  golden::expect_text(text.substr(0, text.find('\n')));
 }
 
 TEST(ReportText, NamesCannotDriveTheTerminal) {

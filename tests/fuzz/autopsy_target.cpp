@@ -63,7 +63,8 @@ void judge_all(std::vector<HostResult> hosts) {
   const Snapshot& last = joined->snapshots.back();
   for (const JobVerdict& verdict : judge(joined->snapshots, joined->context)) {
     require(verdict.ranks >= 0 && !verdict.text.empty());
-    for (const std::string_view line : split(job_text(last, verdict), '\n')) {
+    const std::string text = job_text(last, verdict);
+    for (const std::string_view line : split(text, '\n')) {
       require(printable(line) == line);
     }
   }

@@ -235,8 +235,7 @@ class TimelineBuilder {
         }
       }
       std::ranges::sort(group.captured);
-      const auto twice = std::ranges::unique(group.captured);
-      group.captured.erase(twice.begin(), twice.end());
+      group.captured.erase(std::unique(group.captured.begin(), group.captured.end()), group.captured.end());
       for (const uint32_t index : group.captured.empty() ? std::vector<uint32_t>{} : group.sequences) {
         leave_out(timeline_.sequences_[index], group.captured);
       }

@@ -98,7 +98,8 @@ TEST_F(Pairing, WhatAGraphLaunchesIsNamedAlikeWhateverTheProbesSaw) {
     launched.by_graph = true;
     pairing.call(launched);
     EXPECT_TRUE(rows.collectives({}, [&](const Collective& row) { names.insert(row.comm_id_hash); }));
-    for (const Communicator& row : *rows.communicators()) {
+    const std::vector<Communicator> communicators = *rows.communicators();
+    for (const Communicator& row : communicators) {
       if (is_graph_communicator(row.comm_ptr)) {
         EXPECT_EQ(row.parent_hash, made_while_tracing ? kIdHash : kNcclHash);
       }

@@ -129,8 +129,8 @@ void PendingCalls::unindex(const Collective& row) {
   by_launch_.remove(row);
 }
 
-/// The place of a row that is to be written. The node of a row that was removed is used again.
-Collective& PendingCalls::place_of(EventId event) {
+/// Where a row is to be written. The node of a row that was removed is used again.
+Collective& PendingCalls::slot_of(EventId event) {
   Collective*& recent = recent_[event % recent_.size()];
   if (recent != nullptr && recent->event_id == event) {
     if (indexed_) {
@@ -160,7 +160,7 @@ Collective& PendingCalls::find_or_add(EventId event) {
 
 bool PendingCalls::put(const Collective& row, bool remember, bool behind) {
   newest_ns_ = std::max(newest_ns_, row.called_ns);
-  place_of(row.event_id) = row;
+  slot_of(row.event_id) = row;
   if (indexed_) {
     index(row);
   }

@@ -97,7 +97,7 @@ class PendingCalls {
   void index(const Collective& row);
   void unindex(const Collective& row);
   bool give_up_oldest(bool remember, bool behind);
-  Collective& place_of(EventId event);
+  Collective& slot_of(EventId event);
   Collective& find_or_add(EventId event);
 
   std::map<EventId, Collective> rows_;

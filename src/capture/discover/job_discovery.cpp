@@ -51,8 +51,8 @@ constexpr std::array kUsualLibraries{
 /// How long a process is assumed to be the same user's.
 constexpr int64_t kUsersNs = 2 * kNsPerSecond;
 constexpr size_t kMostUsersKnown = 65'536;
-/// One scan in so many reads the start times of all processes; the others only of new ones and of jobs, since new
-/// mappings are watched.
+/// Every fifth scan reads the start times of all processes; the others only of new ones and of jobs, since new mappings
+/// are watched.
 constexpr uint64_t kScansOfTheKnown = 5;
 
 /// Such as a set-user-ID program: it acts with another user's rights than those of who started it, for a moment.

@@ -31,7 +31,7 @@ using fleet::FailedNode;
 using fleet::NodeAddress;
 using serve::PreflightRequest;
 
-constexpr size_t kMostReportBytes = 160 << 20;  // rank 0's answer
+constexpr size_t kMostLeaderBytes = 160 << 20;  // rank 0's answer
 constexpr size_t kMostRankBytes = 64 << 10;     // another rank's
 constexpr size_t kMostOfFirstNode = 16;
 constexpr int64_t kMoreThanTheServersMs = 10'000;
@@ -60,7 +60,7 @@ class RankConversation final : public fleet::Conversation {
                  : fail("its answer has no end", "is it 'stalltrace serve' that listens there?", ErrorKind::kCorrupt);
     }
     fleet::Question question = question_of(request_);
-    question.most_bytes = request_.rank == 0 ? kMostReportBytes : kMostRankBytes;
+    question.most_bytes = request_.rank == 0 ? kMostLeaderBytes : kMostRankBytes;
     question.sink = [this](std::string_view bytes) { return take(bytes); };
     return question;
   }

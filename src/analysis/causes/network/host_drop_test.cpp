@@ -42,13 +42,17 @@ TEST(HostDrop, AReasonThatIsNotInTheTableIsReportedByItsName) {
   expect_golden_text("host_drop for an unknown reason", finding);
 }
 
-/// A second rank, which calls nothing, is on the node of rank 2.
+/// A second rank, which calls on a communicator of its own, is on the node of rank 2.
 TEST(HostDrop, ASocketIsItsRanksAndAQueueIsTheNodes) {
   for (const std::string reason : {"SOCKET_RCVBUFF", "TCP_OFO_QUEUE_PRUNE", "CPU_BACKLOG"}) {
     MemorySource source = lossy_job();
     Process second{.node_id = node_of_rank(2), .pid = 20, .exe = "/opt/job/train"};
     second.rank = kRanks;
     source.accept(second);
+    Collective own = call_of(2, 0, 99);
+    own.pid = own.tid = second.pid;
+    own.nranks = 1;
+    source.accept(own);
     drop(source, true, reason);
     const LoadedJob job(std::move(source));
     const Stall stall = slow_transfer(job, {begin_of(kSlowFrom), begin_of(kSlowFrom) + kSlowNs});

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -52,12 +51,24 @@ std::vector<const Stall*> longest_stalls(const AnalysisContext& context, const C
   std::vector<const Stall*> longest = group.stalls;
   std::ranges::stable_sort(longest, std::greater{}, &Stall::lost_ns);
   const auto enough = static_cast<int64_t>(kRareWorkShare * static_cast<double>(group.lost.total_ns()));
-  const auto counts = std::views::iota(size_t{0}, longest.size());
-  const auto last = std::ranges::partition_point(counts, [&](size_t count) {
-    return lost_in(context, {longest.begin(), longest.begin() + static_cast<std::ptrdiff_t>(count)}).total_ns() <
-           enough;
+  const auto first = [&](size_t count) {
+    return std::vector<const Stall*>(longest.begin(), longest.begin() + static_cast<std::ptrdiff_t>(count));
+  };
+  size_t few = 0;
+  for (size_t many = longest.size(); few < many;) {  // the fewest that hold enough
+    const size_t middle = (few + many) / 2;
+    if (lost_in(context, first(middle)).total_ns() < enough) {
+      few = middle + 1;
+    } else {
+      many = middle;
+    }
+  }
+  const IntervalSet taken = lost_in(context, first(few));
+  const auto rest = longest.begin() + static_cast<std::ptrdiff_t>(few);
+  const auto others = std::stable_partition(rest, longest.end(), [&](const Stall* stall) {
+    return share_of(taken.covered_ns(stall->lost()), stall->lost().length()) >= kRareWorkShare;
   });
-  longest.resize(static_cast<size_t>(last - counts.begin()));
+  longest.erase(others, longest.end());
   return longest;
 }
 

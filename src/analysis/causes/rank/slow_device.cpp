@@ -32,7 +32,7 @@ Interval step_before(const AnalysisContext& context, const Stall& stall, MemberI
 
 struct Elsewhere {
   int64_t inside_ns = 0;       // of collectives of other communicators
-  bool all_ranks_seen = true;  // of these communicators
+  bool all_ranks_seen = true;  // of all other communicators of the rank: its device may be held up by any
 };
 
 Elsewhere time_elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval step) {
@@ -42,6 +42,8 @@ Elsewhere time_elsewhere(const AnalysisContext& context, const Stall& stall, Mem
     if (sequence.group == stall.group) {
       continue;
     }
+    found.all_ranks_seen =
+        found.all_ranks_seen && (sequence.calls.empty() || context.timeline.groups()[sequence.group].all_took_part);
     auto call = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
                                      [&](const Call& one) { return one.arrival_ns < step.to_ns; });
     for (int64_t n = 0; call != sequence.calls.begin() && n < kCallsElsewhere; ++n) {
@@ -49,10 +51,7 @@ Elsewhere time_elsewhere(const AnalysisContext& context, const Stall& stall, Mem
       if (call->arrival_ns < step.from_ns - step.length()) {
         break;
       }
-      const int64_t inside_ns = call->present ? intersect({call->arrival_ns, call->end_ns()}, step).length() : 0;
-      found.inside_ns += inside_ns;
-      found.all_ranks_seen =
-          found.all_ranks_seen && (inside_ns == 0 || context.timeline.groups()[sequence.group].all_took_part);
+      found.inside_ns += call->present ? intersect({call->arrival_ns, call->end_ns()}, step).length() : 0;
     }
   }
   return found;
@@ -89,9 +88,9 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     hypothesis.why +=
         fmt::format("; in the step before it was in other communicators' collectives for {} longer than others",
                     format_duration(longer_ns));
-  } else if (!elsewhere.all_ranks_seen) {
-    hypothesis.dismissed = true;  // it may have waited there for a rank that was not recorded
-    hypothesis.why += "; in the step before it was in collectives of ranks that are not all recorded";
+  } else if (!elsewhere.all_ranks_seen || !context.timeline.groups()[stall.group].all_took_part) {
+    hypothesis.dismissed = true;  // it may have waited for a rank that was not recorded
+    hypothesis.why += "; it has collectives with ranks that are not all recorded";
   }
   out.push_back(std::move(hypothesis));
 }

@@ -246,8 +246,10 @@ std::optional<Failure> rank_absent(const JobSetUp& set_up) {
     return std::nullopt;
   }
   const Severity severity = set_up.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
+  // One that ended may be why the others wait, and one that was not seen may run on a node that was not recorded.
+  const bool known = missing.count() == 1 && set_up.gone().empty();
   return Failure{.culprits = {},
-                 .absent = missing.count() == 1 ? std::optional(missing.first()) : std::nullopt,
+                 .absent = known ? std::optional(missing.first()) : std::nullopt,
                  .what = fmt::format("{} of {} {} not seen on {}", missing.text(), set_up.job().world_size,
                                      missing.count() == 1 ? "was" : "were", set_up.nodes()),
                  .remedy = fmt::format("see whether {} {} started, and with which RANK and WORLD_SIZE; record the "
@@ -257,7 +259,7 @@ std::optional<Failure> rank_absent(const JobSetUp& set_up) {
                  .used = {},
                  .severity = severity,
                  .head = head_of(severity),
-                 .culprit_known = missing.count() == 1};
+                 .culprit_known = known};
 }
 
 /// The most direct first: what explains the symptoms of those behind it.

@@ -285,8 +285,8 @@ std::optional<double> CorrectionFit::farthest_ns(double from_ns, double to_ns, i
       agree = narrow(reached, at_ns, point) && agree;
     }
     reached = sign * kFar;
-    for (Limit& point : points | std::views::reverse) {
-      agree = narrow(reached, at_ns, point) && agree;
+    for (auto point = points.rbegin(); point != points.rend(); ++point) {
+      agree = narrow(reached, at_ns, *point) && agree;
     }
     if (!agree) {
       return std::nullopt;
