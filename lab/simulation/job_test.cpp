@@ -60,6 +60,15 @@ TEST(SimulatedJob, IsTheSameForOneSeed) {
   }
 }
 
+TEST(SimulatedJob, CanHaveOneRankOnEachNode) {
+  for (const Shape& shape : shapes()) {
+    SCOPED_TRACE(shape.name);
+    JobOptions options{.nodes = 4, .ranks_per_node = 1, .steps = 4};
+    ASSERT_TRUE(apply_shape(shape.name, options).has_value());
+    EXPECT_FALSE(times_of(options).empty());
+  }
+}
+
 /// All ranks of an instance call the same, and none of them is done before the last has come.
 TEST(SimulatedJob, HasCollectivesOfAllTheirRanks) {
   struct Seen {

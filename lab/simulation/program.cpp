@@ -87,6 +87,13 @@ class StepProgram {
     device(2);
   }
 
+  /// To the experts or back; one rank alone has them all.
+  void send_tokens() {
+    if (position_.tensor_group >= 0) {
+      collective(position_.tensor_group, Operation::kAllToAll, kActivations / size_of(position_.tensor_group));
+    }
+  }
+
   /// One stage's part of a micro batch.
   void pass(int micro, bool backward) {
     const int layers = std::max(1, options_.units / options_.stages);
@@ -97,9 +104,9 @@ class StepProgram {
       const size_t index = static_cast<size_t>((backward ? layers : 0) + layer);
       const double work = index < load_.experts.size() ? load_.experts[index] : 1;
       if (options_.experts) {
-        collective(position_.tensor_group, Operation::kAllToAll, kActivations / size_of(position_.tensor_group));
+        send_tokens();
         device(ms * work);
-        collective(position_.tensor_group, Operation::kAllToAll, kActivations / size_of(position_.tensor_group));
+        send_tokens();
       } else {
         device(ms);
         if (position_.tensor_group >= 0) {

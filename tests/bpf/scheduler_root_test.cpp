@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include "base/process/procfs.h"
 #include "support.h"
 
 namespace stalltrace::capture {
@@ -59,9 +60,11 @@ TEST_F(SchedulerRoot, WhatRanInsteadIsNamed) {
   job.must("init 2 0");
   auto hog = Subprocess::spawn({.argv = {"sh", "-c", "while :; do :; done"}, .cpus = {0}});
   ASSERT_TRUE(hog);
-  sleep_ms(50);  // before that it may have its parent's name
-  job.must("spin 1500");
   const pid_t hog_pid = hog->pid();
+  for (int i = 0; i < 100 && Procfs().thread_name(hog_pid, hog_pid) != "sh"; ++i) {
+    sleep_ms(50);  // before that it has its parent's name
+  }
+  job.must("spin 1500");
   ASSERT_TRUE(hog->terminate(SIGKILL, std::chrono::seconds(1)));
   trace.stop();
   int64_t by_hog_ns = 0;
