@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/python_frames.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -82,6 +84,19 @@ PythonLocation location_in(std::span<const PythonFrame> frames) {
     --called;
   }
   return {&*at, &*called, &frames.front()};
+}
+
+std::string native_location_text(std::span<const PythonFrame> frames) {
+  const auto own = std::ranges::find_if_not(frames, is_installed);
+  const auto at = own != frames.end() ? own : std::ranges::find_if_not(frames, [](const PythonFrame& frame) {
+    return is_system_code(frame.file);
+  });
+  if (at == frames.end() || at->function.starts_with('+') || at->function == kUnnamedCode) {
+    return {};
+  }
+  const PythonFrame& called = own != frames.end() ? *location_in(frames).called : frames.front();
+  return &called == &*at ? brief_text(*at)
+                         : fmt::format("{}, called by {}", printable(called.function), brief_text(*at));
 }
 
 bool waits_for_workers(std::span<const PythonFrame> frames) {

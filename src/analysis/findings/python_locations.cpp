@@ -82,7 +82,11 @@ class Locations {
     Votes<Key> locations;
     std::map<Key, Votes<std::string>> lines;
     std::map<Key, Votes<std::string>> doings;
-    const bool native = std::ranges::any_of(samples, [&](const Sample* sample) { return is_native(*sample->row); });
+    const bool has_python =
+        std::ranges::any_of(samples, [&](const Sample* sample) { return has_frames(*sample->row, false); });
+    const bool native = !has_python && std::ranges::any_of(samples, [&](const Sample* sample) {
+      return has_frames(*sample->row, true);
+    });
     for (size_t i = 0; i < samples.size(); ++i) {
       const PythonStack& row = *samples[i]->row;
       if (row.pid != row.rank_pid) {
@@ -94,14 +98,19 @@ class Locations {
         seen.samples += native ? 1 : 0;
         continue;
       }
-      ++seen.samples;
       const PythonLocation location = location_in(frames->second);
+      if (location.own->native && !native) {
+        continue;  // of a Python rank whose frames could not be read that time
+      }
+      ++seen.samples;
+      const std::string native_text = native ? native_location_text(frames->second) : "";
+      if (native && native_text.empty()) {
+        continue;
+      }
       const PythonFrame& named = awaited ? *location.own : *location.called;
       const Key key{named.function, location.own->file};
       locations.add(key);
-      lines[key].add(location.own->native ? native_text(location)
-                     : awaited            ? awaited_text(location)
-                                          : waiting_text(location));
+      lines[key].add(native ? native_text : awaited ? awaited_text(location) : waiting_text(location));
       const bool by_workers = awaited && waits_for_workers(frames->second);
       const std::string workers = by_workers ? workers_text(std::span(samples).subspan(i + 1)) : "";
       doings[key].add(workers.empty() ? doing_in(row) : workers);
@@ -123,18 +132,11 @@ class Locations {
   [[nodiscard]] const Frames& frames() const { return frames_; }
 
  private:
-  /// Native frames of the rank itself.
-  [[nodiscard]] bool is_native(const PythonStack& row) const {
+  /// Frames of the rank itself, native ones or Python's.
+  [[nodiscard]] bool has_frames(const PythonStack& row, bool native) const {
     const auto frames = frames_.find(row.stack_id);
     return row.pid == row.rank_pid && frames != frames_.end() && !frames->second.empty() &&
-           frames->second.front().native;
-  }
-
-  /// Native code has no lines: "usleep, called by compute_step (train)".
-  static std::string native_text(const PythonLocation& location) {
-    return location.called == location.own
-               ? brief_text(*location.own)
-               : fmt::format("{}, called by {}", printable(location.called->function), brief_text(*location.own));
+           frames->second.front().native == native;
   }
 
   /// What the program called, at the program's own line.
@@ -281,7 +283,7 @@ void prove_by_line(const std::vector<const Sample*>& samples, const Frames& fram
     }
     const PythonFrame& innermost = stack->second.front();
     if (innermost.native) {
-      return;  // a function without a line proves nothing: it may be in a loop
+      continue;  // a function without a line proves nothing: it may be in a loop
     }
     if (line != nullptr &&
         (innermost.line != line->line || innermost.file != line->file || innermost.function != line->function)) {

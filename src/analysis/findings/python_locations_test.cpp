@@ -185,6 +185,8 @@ TEST(PythonLocations, ARankWithoutPythonThatRunsIsNotNamed) {
 TEST(PythonLocations, ANativeFunctionWithoutALineProvesNoHang) {
   EXPECT_EQ(computing_job({kLoad, kLoad, kLoad, kLoad}).severity, Severity::kCritical);
   EXPECT_EQ(computing_job({kNative, kNative, kNative, kNative}).severity, Severity::kWaiting);
+  EXPECT_EQ(computing_job({kLoad, kLoad, kNative, kLoad}).severity, Severity::kCritical)
+      << "once Python's were not read";
 }
 
 TEST(PythonLocations, NothingIsClaimedFromOutsideTheStall) {

@@ -97,7 +97,7 @@ void add_native_frames(const Procfs& procfs, ProcessStacks& process, ReadStack& 
     stack.problem = printable(process.no_python->what);
   } else if (process.python) {
     stack.problem = "the thread runs no Python code; native frames: " + problem;
-  } else if (problem == stacks::kItRan) {
+  } else if (!thread->native) {
     stack.activity = "running";
   } else {
     stack.problem = problem;

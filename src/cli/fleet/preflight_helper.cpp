@@ -598,6 +598,8 @@ serve::HttpAnswer PreflightHelper::answer(const PreflightRequest& request) {
     connection.broken = got == FrameReader::Got::kGone;
     connection.unread = !connection.broken && !rest.empty();
   }
+  char byte = 0;
+  connection.broken = connection.broken || ::recv(connection.socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
   const bool started =
       !connection.broken && (request.only_ready || send_frame(connection.socket.get(), serve::to_json(request)));
   if (!started) {

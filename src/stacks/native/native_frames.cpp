@@ -142,7 +142,7 @@ std::vector<NativeStack> NativeStacks::take() {
         named.file = kJitFile;
       }
       if (named.function.empty()) {
-        named.function = "unnamed code";
+        named.function = kUnnamedCode;
       }
       stack.frames.push_back(std::move(named));
     }

@@ -99,9 +99,8 @@ TEST(NamesInPerfMap, RandomBytes) {
 class ReadPerfMap : public testing::Test {
  protected:
   void SetUp() override {
-    if (std::filesystem::exists(path_)) {
-      GTEST_SKIP() << path_ << " exists: something profiles this program";
-    }
+    ASSERT_FALSE(std::filesystem::exists(path_))
+        << path_ << ": something profiles this program, or was killed; remove it";
     mine_ = true;
   }
   void TearDown() override {

@@ -14,6 +14,8 @@
 namespace stalltrace::stacks {
 namespace {
 
+constexpr std::string_view kCalledBy = ", called by ";
+
 std::string state_words(char state) {
   switch (state) {
     case 'R':
@@ -107,16 +109,10 @@ std::string describe_native_call(const ThreadStack& thread) {
     return {};
   }
   const std::vector<PythonFrame>& frames = thread.native->frames;
-  const PythonLocation location = location_in(frames);
-  if (!is_installed(*location.own)) {
-    return location.called == location.own
-               ? brief_text(*location.own)
-               : fmt::format("{}, called by {}", printable(location.called->function), brief_text(*location.own));
-  }
-  const auto outer =
-      std::ranges::find_if_not(frames, [](const PythonFrame& frame) { return is_system_code(frame.file); });
-  return outer == frames.begin() || outer == frames.end() ? brief_text(frames.front())
-                                                          : "called by " + brief_text(*outer);
+  const std::string text = native_location_text(frames);
+  // The call of the C library is known by what the thread waits for.
+  const size_t caller = is_system_code(frames.front().file) ? text.find(kCalledBy) : std::string::npos;
+  return caller == std::string::npos || !is_installed(*location_in(frames).own) ? text : text.substr(caller + 2);
 }
 
 std::string describe_descriptor(const Descriptor& descriptor) {
