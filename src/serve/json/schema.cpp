@@ -40,6 +40,11 @@ std::string shown(const Json& value) {
   return printable(text.size() > kMostBytes ? text.substr(0, kMostBytes) + "..." : text);
 }
 
+/// As JSON Schema counts them. `text` is UTF-8, where all bytes of a character but its first are 10xxxxxx.
+int64_t characters_of(std::string_view text) {
+  return std::ranges::count_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; });
+}
+
 class Check {
  public:
   explicit Check(Strictness strictness) : strictness_(strictness) {}
@@ -62,8 +67,8 @@ class Check {
     }
     if (const std::string* text = value.text()) {
       const Json* longest = schema.find("maxLength");
-      return longest != nullptr && std::cmp_greater(text->size(), *longest->integer())
-                 ? at(path, fmt::format("longer than {} bytes", *longest->integer()))
+      return longest != nullptr && std::cmp_greater(characters_of(*text), *longest->integer())
+                 ? at(path, fmt::format("longer than {} characters", *longest->integer()))
                  : "";
     }
     if (value.is_array()) {

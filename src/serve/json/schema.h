@@ -38,7 +38,7 @@ enum class Strictness : uint8_t {
 };
 
 /// Empty, or what is wrong, with the path: "limit: 0 is less than 1". Knows the keywords that the functions above
-/// write: type, properties, required, additionalProperties, items, enum, minimum, maximum, maxLength (in bytes).
+/// write: type, properties, required, additionalProperties, items, enum, minimum, maximum, maxLength.
 std::string problem_with(const Json& value, const Json& schema, Strictness strictness = Strictness::kAsWritten);
 
 }  // namespace stalltrace::serve::schema

@@ -30,7 +30,9 @@ TEST(Schema, LimitsAndChoicesAreCompared) {
   golden::expect_text(problem("0", integer({}, 1, 5)));
   golden::expect_text(problem("6", integer({}, 1, 5)));
   EXPECT_EQ(problem("5", integer({}, 1, 5)), "");
-  EXPECT_EQ(problem("\"abc\"", text({}, 2)), "longer than 2 bytes");
+  EXPECT_EQ(problem("\"abc\"", text({}, 2)), "longer than 2 characters");
+  EXPECT_EQ(problem(R"("\u20ac\ud83d\ude00")", text({}, 2)), "");
+  EXPECT_EQ(problem(R"("\u20ac\ud83d\ude00x")", text({}, 2)), "longer than 2 characters");
   golden::expect_text(problem("\"c\"", one_of({"a", "b"})));
   EXPECT_EQ(problem("\"b\"", one_of({"a", "b"})), "");
 }
