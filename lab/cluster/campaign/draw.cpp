@@ -55,6 +55,7 @@ Values draw_values(DrawStream& stream) {
           {"b", std::to_string(b)},
           {"before", std::to_string((a + kRanks - 1) % kRanks)},
           {"other", std::to_string(other)},
+          {"node", std::to_string(a % 2)},
           {"start", fmt::format("{}ms", 1000 + 100 * stream.below(11))},
           {"duration", fmt::format("{}ms", 2500 + 100 * stream.below(11))}};
 }
@@ -87,7 +88,7 @@ std::vector<std::string> arguments_of(const DrawSetting& setting, const std::str
   std::vector<std::string> arguments = {"--ranks", std::to_string(kRanks), "--workload", workload,
                                         "--seed",  std::to_string(seed)};
   const MatrixJob job = matrix_job(workload);
-  arguments.insert(arguments.end(), {"--steps", std::to_string(job.steps / setting.slower)});
+  arguments.insert(arguments.end(), {"--steps", std::to_string(job.steps * setting.longer / setting.slower)});
   append_words(setting.hangs ? job.hang_args : kTimeout, arguments);
   append_words(setting.run_args, arguments);
   for (const std::string_view fault : split(setting.faults, ' ')) {

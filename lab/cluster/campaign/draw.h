@@ -29,7 +29,7 @@ inline constexpr DrawKind kDrawKinds[] = {DrawKind::kHealthy, DrawKind::kNotFaul
 inline bool injects(DrawKind kind) { return kind != DrawKind::kHealthy && kind != DrawKind::kNotFault; }
 
 /// Placeholders in texts: {a}, {b} two different ranks; {before} the rank before a; {other} a rank that is not 0;
-/// {start} and {duration} a time and a length.
+/// {node} one of two nodes; {start} and {duration} a time and a length.
 struct DrawSetting {
   std::string_view name;
   DrawKind kind = DrawKind::kHealthy;
@@ -37,6 +37,7 @@ struct DrawSetting {
   std::string_view workload_args = "";  // in addition to the job's own, separated by blanks
   std::string_view run_args = "";       // for `lab run`
   int slower = 1;                       // factor on its step time; the job has fewer steps
+  int longer = 1;                       // factor on the number of steps
   int weight = 1;                       // number of times in each round
   bool hangs = false;                   // the job does not end by itself
   std::string_view on = "";             // workloads that support it, separated by blanks; empty: all

@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
+#include "lab/cluster/injection/fault_spec.h"
 #include "lab/cluster/injection/fault_table.h"
 
 namespace stalltrace::lab {
@@ -73,7 +75,13 @@ TEST(Draws, EveryFaultCanBeAskedForAndLocationsDiffer) {
       }
       const auto spec = parse_fault(drawn.arguments[i + 1]);
       ASSERT_TRUE(spec) << spec.error().what;
-      ASSERT_TRUE(choose_rank(*spec, 4, 0)) << spec->text;
+      const bool of_node = spec->node.has_value();
+      ASSERT_TRUE(choose_rank(*spec, 4, 0, of_node ? 2 : 1)) << spec->text;
+      EXPECT_EQ(of_node,
+                (std::ranges::count(drawn.arguments, "--ranks-per-node") == 1) && spec->cause == "packet_loss");
+      if (of_node) {
+        continue;
+      }
       ranks[spec->cause].insert(spec->rank.value());
       EXPECT_FALSE(spec->has("peer") && spec->number("peer") == *spec->rank) << spec->text;
     }

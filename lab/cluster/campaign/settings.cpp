@@ -22,10 +22,24 @@ constexpr std::string_view kManyMessages = "--buckets 8";
 /// The workload that supports phases and slow copies.
 constexpr std::string_view kNccl = "nccl";
 
+/// Some 30 s.
+constexpr int kLong = 7;
+
+/// Two nodes; ranks of one node exchange data beside the network, and share its interface.
+constexpr std::string_view kTwoRanksANode = "--ranks-per-node 2";
+constexpr std::string_view kSharesNodes = "nccl torch";
+
 using enum DrawKind;
 
 constexpr std::array kSettings = {
-    DrawSetting{.name = "healthy", .kind = kHealthy, .weight = 4},
+    // Long enough that whatever happens on a node now and then happens.
+    DrawSetting{.name = "healthy", .kind = kHealthy, .longer = kLong, .weight = 8},
+    DrawSetting{.name = "healthy, two ranks a node",
+                .kind = kHealthy,
+                .run_args = kTwoRanksANode,
+                .longer = kLong,
+                .weight = 2,
+                .on = kSharesNodes},
 
     DrawSetting{.name = "uneven messages", .kind = kNotFault, .workload_args = "--uneven", .on = kNccl},
     DrawSetting{
@@ -47,6 +61,12 @@ constexpr std::array kSettings = {
                 .kind = kLoud,
                 .faults = "packet_loss:rank={a},percent=2,direction=link,start={start},duration={duration}",
                 .workload_args = kManyMessages},
+    DrawSetting{.name = "packet_loss 2 % at a node with two ranks",
+                .kind = kLoud,
+                .faults = "packet_loss:node={node},percent=2,start={start},duration={duration}",
+                .workload_args = kManyMessages,
+                .run_args = kTwoRanksANode,
+                .on = kSharesNodes},
     DrawSetting{.name = "slow_link 40 Mbit/s",
                 .kind = kLoud,
                 .faults = "slow_link:rank={a},mbit=40,start={start},duration={duration}"},
@@ -77,6 +97,11 @@ constexpr std::array kSettings = {
     DrawSetting{.name = "late_rank 80 ms",
                 .kind = kLoud,
                 .faults = "late_rank:rank={a},ms=80,start={start},duration={duration}"},
+    DrawSetting{.name = "late_rank 80 ms, two ranks a node",
+                .kind = kLoud,
+                .faults = "late_rank:rank={a},ms=80,start={start},duration={duration}",
+                .run_args = kTwoRanksANode,
+                .on = kSharesNodes},
     DrawSetting{.name = "cpu_contention 100 %",
                 .kind = kLoud,
                 .faults = "cpu_contention:rank={a},start={start},duration={duration}"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The jobs of a campaign: each workload's arguments, chosen so that a draw takes 5 to 8 s.
+// The jobs of a campaign: each workload's arguments, chosen so that a draw takes 5 to 8 s; a healthy one 30 s or more.
 #pragma once
 
 #include <string_view>

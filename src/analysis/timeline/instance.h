@@ -3,7 +3,11 @@
 // the transfer.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "analysis/timeline/timeline.h"
@@ -53,13 +57,34 @@ std::vector<NumberRange> numbers_of_instances(const Timeline& timeline, const Gr
 /// none is inside of it.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Instance& out);
 
+/// Of so many ranks an instance takes half a millisecond to read: two threads read some of them together.
+inline constexpr size_t kManyRanks = 1024;
+inline constexpr size_t kReadTogether = 16;
+using InstancesRead = std::array<bool, kReadTogether>;  // what read_instance() returned for each
+/// Fills `out`, of kReadTogether elements at most, with the instances from `number` on.
+InstancesRead read_together(const Timeline& timeline, uint32_t group, int64_t number, std::span<Instance> out);
+
 /// Reads every instance of the group into `instance`, in order, and calls `visit` after each.
 template <typename Visit>
 void for_each_instance(const Timeline& timeline, uint32_t group, Instance& instance, Visit visit) {
+  const bool many = timeline.groups()[group].sequences.size() >= kManyRanks;
+  std::vector<Instance> some(many ? kReadTogether : 0);
   for (const NumberRange& numbers : numbers_of_instances(timeline, timeline.groups()[group])) {
-    for (int64_t number = numbers.begin; number < numbers.end; ++number) {
-      if (read_instance(timeline, group, number, instance)) {
-        visit();
+    for (int64_t number = numbers.begin; number < numbers.end;) {
+      if (!many) {
+        if (read_instance(timeline, group, number++, instance)) {
+          visit();
+        }
+        continue;
+      }
+      const auto count = static_cast<size_t>(std::min<int64_t>(kReadTogether, numbers.end - number));
+      const InstancesRead read = read_together(timeline, group, number, std::span(some).first(count));
+      number += static_cast<int64_t>(count);
+      for (size_t i = 0; i < count; ++i) {
+        if (read[i]) {
+          std::swap(instance, some[i]);
+          visit();
+        }
       }
     }
   }

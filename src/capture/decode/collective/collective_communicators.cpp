@@ -27,7 +27,30 @@ void CollectiveTracker::forget_comm(ProcessState& process, uint64_t pointer) {
   shares_.give_back(process.pid, UserShares::Kind::kPeer, found->second.peer_base.size());
   shares_.give_back(process.pid, UserShares::Kind::kCommunicator);
   process.destroyed.erase(pointer);
+  forget_member(found->second.row);
   process.comms.erase(found);
+}
+
+void CollectiveTracker::forget_member(const Communicator& comm) {
+  const auto members = members_here_.find(comm.comm_id_hash);
+  if (members != members_here_.end() && --members->second == 0) {
+    members_here_.erase(members);
+  }
+}
+
+/// Whether a part of this call's transfer may have taken another way than the network: memory that processes share,
+/// NVLink. For a communicator without identity (made before the tracing began) any process of the same job counts;
+/// without the job's identity, any other process that makes such calls.
+bool CollectiveTracker::has_peer_on_node(const ProcessState& process, const Collective& row) const {
+  if (row.comm_id_hash != 0) {
+    const auto members = members_here_.find(row.comm_id_hash);
+    return members != members_here_.end() && members->second > 1;
+  }
+  return std::ranges::any_of(states_, [&](const auto& entry) {
+    const ProcessState& other = entry.second;
+    const bool same_job = process.job.key == 0 || other.job.key == 0 || other.job.key == process.job.key;
+    return &other != &process && other.newest != 0 && other.library == process.library && same_job;
+  });
 }
 
 /// False where the process or its user has too many. Those that were destroyed are kept until then: calls that they had
@@ -153,6 +176,9 @@ bool CollectiveTracker::adopt(ProcessState& process, Communicator&& made, uint64
   }
   if (made.nccl_comm_hash != 0) {
     process.comm_by_nccl_hash[made.nccl_comm_hash] = pointer;
+  }
+  if (made.comm_id_hash != 0) {
+    ++members_here_[made.comm_id_hash];
   }
   process.comms[pointer].row = std::move(made);
   return true;

@@ -219,12 +219,15 @@ void CollectiveTracker::complete(ProcessState& process, const std::vector<EventI
     process.synchronises = true;
     const OpenCall& live = *found;
     // The synchronisation's return is the end if it waited for the transfer. If it began after the last byte or lasted
-    // long after it, the last byte is the better estimate.
+    // long after it, the last byte is the better estimate, but only of a transfer that is known to be on sockets alone:
+    // a rank may wait for a neighbour on its own node when its last byte has left, and other traffic of the process
+    // (a data loader, a store) ends when it likes.
     const auto last_byte = static_cast<int64_t>(record.last_net_ns);
-    const bool moved_bytes = record.net_bytes > live.net_bytes && last_byte > live.launched_ns;
+    const uint64_t needed = std::max<int64_t>(live.row.bytes, 1);
+    const bool moved_bytes = record.net_bytes >= live.net_bytes + needed && last_byte > live.launched_ns;
     const bool byte_is_truer = last_byte < static_cast<int64_t>(record.entry_ns) ||
                                static_cast<int64_t>(record.header.time_ns) - last_byte > kOtherGpuWorkNs;
-    if (moved_bytes && byte_is_truer) {
+    if (moved_bytes && byte_is_truer && !has_peer_on_node(process, live.row)) {
       finish(process, event, Completion::kNetwork, record.last_net_ns);
     } else {
       finish(process, event, Completion::kSync, record.header.time_ns);

@@ -109,6 +109,80 @@ TEST_F(CollectiveTrackerTest, ASynchronisationThatWaitedForTheTransferIsTheEnd) 
   EXPECT_THAT(only(Operation::kAllReduce).duration_ns, Optional(static_cast<int64_t>(30 * kMs)));
 }
 
+/// A call whose last byte on the network is long before the synchronisation that ends it.
+class EndAtTheLastByteTest : public CollectiveTrackerTest {
+ protected:
+  static constexpr uint32_t kNeighbour = kPid + 1;
+
+  void make_comm_of(uint32_t pid, uint64_t at_ns, int32_t rank, uint8_t id = 0) {
+    st_comm_init begun = init("ncclCommInitRank", at_ns, 4, rank);
+    begun.header.tgid = begun.header.tid = pid;
+    begun.id[0] ^= id;
+    tracker_.on_comm_init(begun);
+    st_call_return made = returned("ncclCommInitRank", at_ns, at_ns + 10);
+    made.header.tgid = made.header.tid = pid;
+    made.comm = 0;
+    made.value = kComm;
+    tracker_.on_return(made);
+  }
+  void call_of(uint32_t pid, uint64_t at_ns) {
+    st_call_entry called = entry("ncclAllGather", at_ns);
+    called.header.tgid = called.header.tid = pid;
+    tracker_.on_entry(called);
+  }
+  Completion completion_of_late_synchronisation(uint64_t bytes = 4096) {
+    launch("ncclAllReduce", 1 * kMs);
+    st_sync late = synced("cudaStreamSynchronize", 2 * kMs, 91 * kMs);
+    late.net_bytes = bytes;
+    late.last_net_ns = 21 * kMs;
+    tracker_.on_sync(late);
+    return only(Operation::kAllReduce).completion;
+  }
+};
+
+TEST_F(EndAtTheLastByteTest, IsTheTransfersWhereAllOfItIsOnTheNetwork) {
+  make_comm_of(kPid, 500, 0);
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kNetwork);
+}
+
+/// The rank waits for its neighbour, by memory that they share or NVLink, when its last byte has left the node.
+TEST_F(EndAtTheLastByteTest, IsNotKnownWhereAnotherRankIsOnTheNode) {
+  make_comm_of(kPid, 500, 0);
+  make_comm_of(kNeighbour, 600, 1);
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kSync);
+}
+
+TEST_F(EndAtTheLastByteTest, IsTheTransfersWhereTheOtherRankIsOfAnotherCommunicator) {
+  make_comm_of(kPid, 500, 0);
+  make_comm_of(kNeighbour, 600, 1, 0xff);
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kNetwork);
+}
+
+TEST_F(EndAtTheLastByteTest, IsTheTransfersAgainOnceTheOtherRankHasEnded) {
+  make_comm_of(kPid, 500, 0);
+  make_comm_of(kNeighbour, 600, 1);
+  tracker_.on_exit(static_cast<int32_t>(kNeighbour));
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kNetwork);
+}
+
+TEST_F(EndAtTheLastByteTest, IsNotKnownOfAnUnknownCommunicatorBesideOtherRanks) {
+  call_of(kNeighbour, 600);
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kSync);
+}
+
+TEST_F(EndAtTheLastByteTest, IsTheTransfersOfAnUnknownCommunicatorBesideAnotherJob) {
+  tracker_.set_job(kPid, {.key = 1, .mpi_world = 0});
+  tracker_.set_job(static_cast<int32_t>(kNeighbour), {.key = 2, .mpi_world = 0});
+  call_of(kNeighbour, 600);
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kNetwork);
+}
+
+/// A rank over InfiniBand whose store or data loader uses TCP.
+TEST_F(EndAtTheLastByteTest, IsNotTheCallsWhereFewerBytesThanItsOwnMoved) {
+  make_comm_of(kPid, 500, 0);
+  EXPECT_EQ(completion_of_late_synchronisation(1023), Completion::kSync);
+}
+
 TEST_F(CollectiveTrackerTest, BytesFromBeforeTheCallAreNotItsEnd) {
   st_call_entry record = entry("ncclAllReduce", 10 * kMs);
   record.net_bytes = 4096;

@@ -440,6 +440,9 @@ void CollectiveTracker::on_exit(int32_t pid) {
   if (const auto process = states_.find(pid); process != states_.end()) {
     deliver_open(process->second);
     deliver_graphs(process->second);
+    for (const auto& [pointer, comm] : process->second.comms) {
+      forget_member(comm.row);
+    }
     states_.erase(process);
   }
 }

@@ -117,6 +117,8 @@ class CollectiveTracker {
   Comm* comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
   bool make_room_for_comm(ProcessState& process, int64_t now_ns);
   void forget_comm(ProcessState& process, uint64_t pointer);
+  void forget_member(const Communicator& comm);
+  [[nodiscard]] bool has_peer_on_node(const ProcessState& process, const Collective& row) const;
   Collective make_row(ProcessState& process, const st_header& header, uint16_t table_row);
   /// False where the call is not recorded, see comm_of.
   bool describe_data(ProcessState& process, const st_call_entry& record, Collective& row);
@@ -162,6 +164,7 @@ class CollectiveTracker {
   int64_t utc_offset_ns_;
   uint64_t calls_ = 0;
   std::unordered_map<int32_t, ProcessState> states_;
+  std::unordered_map<CommHash, size_t> members_here_;  // of each identified communicator, on this node
 };
 
 }  // namespace stalltrace::capture
