@@ -60,9 +60,7 @@ Error error_of(int status, const std::string& body) {
   return error;
 }
 
-/// How far a conversation got: what to say if its time is over.
-enum class Stage { kConnecting, kSecuring, kAsking, kBusy };
-
+/// What to say of a conversation whose time is over.
 std::string_view what_is_missing(Stage stage) {
   switch (stage) {
     case Stage::kConnecting:
@@ -80,11 +78,7 @@ std::string_view what_is_missing(Stage stage) {
 class Client {
  public:
   Client(std::span<const NodeAddress> nodes, std::span<Conversation* const> conversations, const ClientOptions& options)
-      : nodes_(nodes),
-        conversations_(conversations),
-        options_(options),
-        stages_(nodes.size(), Stage::kConnecting),
-        results_(nodes.size()) {}
+      : nodes_(nodes), conversations_(conversations), options_(options), results_(nodes.size()) {}
 
   Status prepare() {
     serve::prepare_tls();
@@ -105,6 +99,7 @@ class Client {
   std::vector<Status> run() {
     static_cast<void>(allow_open_files(nodes_.size() + kReservedFiles, "connections", ""));
     for (size_t i = 0; i < nodes_.size(); ++i) {
+      conversations_[i]->progress = {};
       asio::co_spawn(io_, converse(i), [this, i](std::exception_ptr failure, Status status) {
         results_[i] = failure ? Status(fail("no memory is left for its answer", "ask for less")) : std::move(status);
         end(i);
@@ -113,8 +108,9 @@ class Client {
     io_.run_for(options_.limit);
     std::vector<Status> all;
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      const std::string late = led_ ? fmt::format("{} when the others were done", what_is_missing(stages_[i]))
-                                    : fmt::format("{} within {}", what_is_missing(stages_[i]),
+      const std::string_view missing = what_is_missing(conversations_[i]->progress.stage);
+      const std::string late = led_ ? fmt::format("{} when the others were done", missing)
+                                    : fmt::format("{} within {}", missing,
                                                   format_duration(std::chrono::nanoseconds(options_.limit).count()));
       all.push_back(results_[i] ? *std::move(results_[i])
                                 : fail(late, "allow more with --node-timeout", ErrorKind::kInterrupted));
@@ -138,6 +134,7 @@ class Client {
 
   awaitable<Status> converse(size_t i) {
     const NodeAddress& node = nodes_[i];
+    Progress& progress = conversations_[i]->progress;
     if (node.addresses.empty()) {
       co_return fail(node.problem, node.remedy);
     }
@@ -149,6 +146,7 @@ class Client {
       socket = Tcp::socket(io_);
       const Tcp::endpoint end(asio::ip::make_address(number, error), node.port);
       std::tie(error) = co_await socket.async_connect(end, kAwait);
+      progress.connect_error = error.value();
       if (!error) {
         break;
       }
@@ -158,7 +156,7 @@ class Client {
     }
     const bool tls =
         node.wants_tls || !options_.fingerprints.empty() || !options_.authorities.empty() || !is_loopback(used);
-    stages_[i] = Stage::kSecuring;
+    progress.stage = Stage::kSecuring;
     const auto channel = serve::make_channel(std::move(socket), tls ? &*tls_ : nullptr);
     if (error = co_await channel->connect_tls(node.host); error) {
       co_return fail("TLS: " + error.message(),
@@ -167,7 +165,7 @@ class Client {
     if (Status trusted = tls ? judge(channel->peer_certificate()) : Status(); !trusted) {
       co_return trusted;
     }
-    stages_[i] = Stage::kAsking;
+    progress.stage = Stage::kAsking;
     co_return co_await ask(*channel, i, tls);
   }
 
@@ -205,13 +203,14 @@ class Client {
         }
         busy = false;
         Status got = co_await receive(channel, received, **question, *last, busy);
+        conversation.progress.status = last->status;
         if (!got && !busy) {
           if (!(*question)->may_be_refused || got.error().kind != ErrorKind::kUsage) {
             co_return got;
           }
           last->refused = std::move(got.error());
         }
-        stages_[i] = busy ? Stage::kBusy : Stage::kAsking;
+        conversation.progress.stage = busy ? Stage::kBusy : Stage::kAsking;
         if (busy) {
           asio::steady_timer pause(io_, kWhileBusy);
           co_await pause.async_wait(kAwait);
@@ -292,9 +291,10 @@ class Client {
       }
     }
     reply.received_ns = utc_now_ns();
-    busy = parser.get().result_int() == 503 && parser.keep_alive();
-    if (parser.get().result_int() != 200) {
-      co_return std::unexpected(error_of(static_cast<int>(parser.get().result_int()), reply.body));
+    reply.status = static_cast<int>(parser.get().result_int());
+    busy = reply.status == 503 && parser.keep_alive();
+    if (reply.status != 200) {
+      co_return std::unexpected(error_of(reply.status, reply.body));
     }
     for (const auto& field : parser.get()) {
       std::string name(field.name_string().data(), field.name_string().size());
@@ -334,7 +334,6 @@ class Client {
   std::span<const NodeAddress> nodes_;
   std::span<Conversation* const> conversations_;
   const ClientOptions& options_;
-  std::vector<Stage> stages_;
   std::vector<std::optional<Status>> results_;
   size_t kept_ = 0;
   std::optional<asio::ssl::context> tls_;

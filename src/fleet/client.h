@@ -40,6 +40,17 @@ struct Reply {
   int64_t sent_ns = 0;                         // UTC here, when the question was sent, and when the answer was complete
   int64_t received_ns = 0;
   std::optional<Error> refused = {};  // why, of a question that may be refused
+  int status = 0;                     // HTTP's; 0: the answer is not complete
+};
+
+/// What a conversation waits for, or failed at.
+enum class Stage : uint8_t { kConnecting, kSecuring, kAsking, kBusy };
+
+/// How far a conversation got, for callers that look at why one failed.
+struct Progress {
+  Stage stage = Stage::kConnecting;
+  int connect_error = 0;  // errno, of the last address that was tried; 0: no attempt has failed
+  int status = 0;         // HTTP's, of the last complete answer; 0: none came
 };
 
 /// What is asked of one node.
@@ -48,6 +59,8 @@ class Conversation {
   virtual ~Conversation() = default;
   /// The question that follows `last`, which is null at first; none: it is over. An error ends it.
   virtual Result<std::optional<Question>> next(Reply* last) = 0;
+
+  Progress progress;  // set by converse()
 };
 
 struct ClientOptions {

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <thread>
 
@@ -197,6 +198,22 @@ TEST(FleetClient, TheEndOfTheLeaderBoundsTheOthers) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
   EXPECT_TRUE(ended[0]);
   EXPECT_FALSE(ended[1]);
+}
+
+TEST(FleetClient, ShowsHowFarEachConversationGot) {
+  const ServingNode answers;
+  const BadServer silent("", BadServer::Then::kHangs);
+  const RunningServer refuses([](const HttpRequest&) { return serve::answer_of_error(403, "no", ""); });
+  const std::vector<NodeAddress> nodes{answers.address(), node_at(1), node_at(silent.port()), node_at(refuses.port())};
+  std::array<OneQuestion, 4> asked;
+  const std::vector<Conversation*> conversations{&asked[0], &asked[1], &asked[2], &asked[3]};
+  static_cast<void>(converse(nodes, conversations, {.limit = kLimit}));
+  EXPECT_EQ(asked[0].progress.status, 200);
+  EXPECT_EQ(asked[1].progress.stage, Stage::kConnecting);
+  EXPECT_EQ(asked[1].progress.connect_error, ECONNREFUSED);
+  EXPECT_EQ(asked[2].progress.stage, Stage::kAsking);
+  EXPECT_EQ(asked[2].progress.status, 0);
+  EXPECT_EQ(asked[3].progress.status, 403);
 }
 
 TEST(FleetClient, AFailureIsShort) {

@@ -3,11 +3,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 #include <zstd.h>
 
 #include <cerrno>
 
+#include "base/io/write_all.h"
 #include "base/text.h"
 
 namespace stalltrace::fleet {
@@ -18,17 +18,6 @@ constexpr int kLargestWindowLog = 23;  // 8 MiB: what level 1 to 19 use. A sende
 
 std::unexpected<Error> not_a_recording(std::string_view why) {
   return fail(fmt::format("the recording that it sends is {}", why), "ask again", ErrorKind::kCorrupt);
-}
-
-Status write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno != EINTR) {
-      return fail_errno("write a recording", errno, "set TMPDIR to a folder with more room");
-    }
-    bytes.remove_prefix(written > 0 ? static_cast<size_t>(written) : 0);
-  }
-  return {};
 }
 
 void free_stream(ZSTD_DCtx* stream) { ZSTD_freeDCtx(stream); }
@@ -79,7 +68,9 @@ Result<bool> ReceivedFile::add(std::string_view compressed) {
       return not_a_recording(
           fmt::format("larger than the {} that it announced or that are taken", format_size(most_bytes_)));
     }
-    ST_TRY(write_all(file_.get(), std::string_view(output).substr(0, to.pos)));
+    if (!write_all(file_.get(), std::string_view(output).substr(0, to.pos))) {
+      return fail_errno("write a recording", errno, "set TMPDIR to a folder with more room");
+    }
     ended_ = left == 0;
     full = !ended_ && to.pos == to.size;
   }

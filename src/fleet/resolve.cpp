@@ -23,8 +23,10 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/io/pipe.h"
+#include "base/io/poll_until.h"
+#include "base/io/write_all.h"
 #include "base/net/loopback.h"
-#include "base/process/pipe.h"
 #include "base/text.h"
 #include "base/untrusted/helper_child.h"
 
@@ -90,7 +92,7 @@ void ask_all(const std::vector<std::string>& names, int out) {
       }
       const std::string line = fmt::format("{} {}\n", names[mine], fmt::join(found, " "));
       const std::scoped_lock lock(writing);
-      static_cast<void>(!::write(out, line.data(), line.size()));
+      (void)write_all(out, line);
     }
     ::res_nclose(&state);
   };

@@ -2,12 +2,14 @@
 """`stalltrace preflight`: settings of this process or another one, reports of several nodes compared, tests by servers."""
 
 import contextlib
+import http.server
 import json
 import os
 import pathlib
 import signal
 import socket
 import subprocess
+import threading
 import urllib.error
 import urllib.request
 
@@ -20,6 +22,25 @@ from stalltrace import FAILED, PROGRAM, USAGE, Case, run
 PREFLIGHT_FAILED = 4
 TOKEN = "0123456789abcdef"
 SECRET = "a" * 32 + "b" * 32
+
+
+def child_of(pid):
+    """The first one that it started: of a server with --allow-preflight its helper, of that the tests' process."""
+    return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
+
+class OlderServer(http.server.BaseHTTPRequestHandler):
+    """Answers as a version does that knows no tests of the network."""
+
+    def do_POST(self):
+        body = json.dumps({"error": "there is nothing at this path", "remedy": "unknown"}).encode()
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words):
+        pass
 
 
 class Preflight(Case):
@@ -174,6 +195,32 @@ class ByServers(Case):
         self.assertNotIn("launch", again.stdout)
         self.assertIn("barrier", again.stdout)
 
+    def test_each_node_that_takes_no_part_has_the_remedy_of_its_reason(self):
+        takes_part = [self.serve(number, "--allow-preflight") for number in (2, 3)]
+        lost = self.serve(4, "--allow-preflight")
+        os.kill(child_of(self.server.pid), signal.SIGKILL)
+        wait_until(lambda: self.status(lost, {"ask": "ready"}) == 500, "the end of its helper", 20)
+        silent = socket.create_server(("127.0.0.5", 0))  # it accepts nothing
+        self.addCleanup(silent.close)
+        older = http.server.HTTPServer(("127.0.0.6", 0), OlderServer)
+        thread = threading.Thread(target=older.serve_forever)
+        thread.start()
+        self.addCleanup(older.server_close)
+        self.addCleanup(thread.join)
+        self.addCleanup(older.shutdown)
+        sentence_of = {self.serve(7): "preflight_remedy_not_allowed",
+                       lost: "preflight_remedy_helper_died",
+                       f"127.0.0.8:{free_port()}": "preflight_remedy_refused",
+                       f"127.0.0.5:{silent.getsockname()[1]}": "preflight_remedy_silent",
+                       f"127.0.0.6:{older.server_port}": "preflight_remedy_other_version"}
+        result = self.preflight([*takes_part, *sentence_of], "--json", "--node-timeout", "2s")
+        self.assertEqual(result.returncode, PREFLIGHT_FAILED, result.stderr)
+        remedies = {check["detail"].split()[0]: check["remedy"] for check in json.loads(result.stdout)["checks"] if check["check"] == "launch"}
+        self.assertEqual(remedies.keys(), sentence_of.keys())
+        self.assertEqual(len(set(remedies.values())), len(sentence_of))
+        for node, name in sentence_of.items():
+            self.assert_says(name, remedies[node])
+
     def test_what_is_needed_on_both_sides(self):
         self.refused(run("serve", self.recording, "--listen", "127.0.0.2:0", "--allow-preflight", environment={"STALLTRACE_TOKEN": ""}),
                      USAGE, "--token-file")
@@ -206,12 +253,8 @@ class ByServers(Case):
 
     def test_tests_that_are_killed_have_a_reason_and_the_next_ones_begin(self):
         address = self.serve(2, "--allow-preflight")
-
-        def child(pid):
-            return int(pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
-
         with self.begun_tests(address) as (answer, _):
-            os.kill(child(child(self.server.pid)), signal.SIGKILL)
+            os.kill(child_of(child_of(self.server.pid)), signal.SIGKILL)
             last = json.loads(answer.read().splitlines()[-1])
         self.assertIn("signal 9", last["error"])
         self.assertEqual(self.status(address, {"ask": "ready"}), 200)

@@ -6,11 +6,14 @@ import ast
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
+import sqlite3
 import subprocess
 import threading
 
+import perfetto
 import recordings
 from evidence_formats_test import ras
 from evidence_test import call
@@ -23,6 +26,14 @@ PREFLIGHT_FAILED = 4
 JOB = ("--nodes", 2, "--ranks-per-node", 2, "--steps", 40, "--plugin", "--fault", "packet_loss:node=1,per_step=3,from=10")
 SETTINGS = {"NCCL_IB_DISABLE": "true", "NCCL_SOCKET_IFNAME": "lo"}  # the mistake of docs/hung_job.md, which preflight finds on any host
 RAS_ANSWERS = 2  # that `import --ras` asks for
+# Added to the recording of node1, as a model has neither: launches of one rank that take longer than the others', and counters that rose.
+OUTLIER = "UPDATE collective SET launch_ns = 3 * launch_ns WHERE rank = 3;"
+COUNTERS = """
+INSERT INTO host_sample(node_id, timestamp_ns, name, detail, value)
+  SELECT node_id, started_ns, 'softnet_drops', '1', rise FROM node, (SELECT 1 AS rise UNION ALL SELECT 400);
+INSERT INTO port_counter(node_id, timestamp_ns, device, port, name, value)
+  SELECT node_id, started_ns, 'mlx5_0', 1, 'symbol_error', rise FROM node, (SELECT 7 AS rise UNION ALL SELECT 19);
+"""
 # An authority, and a certificate of it for nodes at 127.0.0.1.
 CERTIFICATES = """
 set -e
@@ -32,30 +43,58 @@ openssl req "${key[@]}" -subj /CN=node -keyout node.key -out node.csr
 openssl x509 -req -in node.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile <(echo subjectAltName=IP:127.0.0.1) -out node.pem
 """
 
-# What is run: the exit code, and a word that only a right answer has.
+LINK = r"10\.0\.0\.2:\d+\) -> rank 0 \(10\.0\.0\.1:\d+"  # of JOB's fault
+LOSS = (r"^\[1\] packet_loss \(high", rf"^  where +link rank 3 \({LINK}\)$", r"^  cost +\d+\.\d s of waiting in \d+ collectives",
+        r"^  evidence ", r"^  do +.*10\.0\.0\.2 -> 10\.0\.0\.1")
+BEHIND = (r"^\[1\] missing_collective \(waiting", r"^  where +rank 7 on node1, pid 107$", r" AllReduce 0x1e: rank 0 \(collective\)$",
+          r" AllReduce 0x1d: rank 7 \(collective\)$", r"^  note +.*\branks 1 to 6: ")
+# The transfer's part of one instance, which lists the causes without evidence in their order.
+WEIGHED = (r"^transfer \+.*: a stall\n  why +.* \d+ ms; .*", r"^  missing +process_stopped: ", r"^ +congestion: ")
+
+# What is run: the exit code, and what the page promises of the answer, as patterns that lines of it match.
 RUN = {
-    "stalltrace explain node0.db node1.db": (DONE, "packet_loss"),
-    "stalltrace explain *.db": (DONE, "packet_loss"),
-    "stalltrace explain --nodes gpu[001-128] --token-file token --tls-ca ca.pem": (DONE, "packet_loss"),
-    "stalltrace explain --nodes LIST": (DONE, "packet_loss"),
-    "stalltrace explain node0.db --instance 0:17": (DONE, "AllReduce"),
-    "stalltrace explain *.db --instance NODE:NUMBER": (DONE, "AllReduce"),
-    "stalltrace nodes --nodes gpu[001-128] --token-file token --tls-ca ca.pem": (DONE, "node1.db"),
-    'stalltrace query --nodes slurm "SELECT rank, avg(launch_ns) AS ns FROM collective GROUP BY rank" --outliers ns': (DONE, "node1"),
-    'stalltrace query slow.db "$(cat docs/queries/slowest.sql)"': (DONE, "ALL_REDUCE"),
-    'stalltrace query node1.db "$(cat docs/queries/retransmits_by_link.sql)"': (DONE, "10.0.0.2"),
-    'stalltrace query node1.db "$(cat docs/queries/counters.sql)"': (DONE, "counter"),
-    "stalltrace explain slow.db": (DONE, "unknown"),  # the other node is missing
-    "stalltrace explain evidence/": (DONE, "0x1e"),
-    "stalltrace explain FOLDER": (DONE, "0x1e"),
-    "stalltrace import evidence/ --out job.db": (DONE, "job.db"),
-    "stalltrace explain job.db": (DONE, "missing_collective"),
-    "stalltrace import --ras localhost:28028 --out ras.db": (DONE, "ras.db"),
-    "stalltrace explain ras.db": (DONE, "missing_collective"),
-    "stalltrace export *.db --out job.pftrace": (DONE, "job.pftrace"),
-    "stalltrace preflight": (PREFLIGHT_FAILED, "NCCL_IB_DISABLE"),
-    "stalltrace preflight --json": (PREFLIGHT_FAILED, "NCCL_IB_DISABLE"),
-    "stalltrace preflight node0.json node1.json": (DONE, "NCCL_ALGO"),
+    "stalltrace explain node0.db node1.db": (DONE, LOSS),
+    "stalltrace explain *.db": (DONE, LOSS),
+    "stalltrace explain --nodes gpu[001-128] --token-file token --tls-ca ca.pem": (DONE, LOSS),
+    "stalltrace explain --nodes LIST": (DONE, LOSS),
+    "stalltrace explain node0.db --instance 0:17": (DONE, (*WEIGHED, r"^  had +unknown: ")),
+    "stalltrace explain *.db --instance NODE:NUMBER": (DONE, (*WEIGHED, r"^  had +packet_loss: 10\.0\.0\.2:\d+ to 10\.0\.0\.1:\d+ ")),
+    "stalltrace nodes --nodes gpu[001-128] --token-file token --tls-ca ca.pem":
+        (DONE, [rf"^127\.0\.0\.1:\d+ +\d+\.\d+\.\d+ +-?[\d.]+ +[\d.]+ +\S+ +{node}\.db +{node} +complete .* [1-9]\d+ +0$"
+                for node in ("node0", "node1")]),
+    'stalltrace query --nodes slurm "SELECT rank, avg(launch_ns) AS ns FROM collective GROUP BY rank" --outliers ns':
+        (DONE, (r"\Anode +rank +ns +z\n[ -]+\nnode1 +3 +\d+\.\d+ +[1-9]\d*\.\d+\n",  # OUTLIER comes first
+                r"^node0 +0 +\d+\.\d+ +-?\d\.\d+$", r"^node0 +1 ", r"^node1 +2 ")),
+    'stalltrace query slow.db "$(cat docs/queries/slowest.sql)"': (DONE, (r"^ALL_REDUCE +[01] +4 +\d{3,}\.\d+$",)),
+    'stalltrace query node1.db "$(cat docs/queries/retransmits_by_link.sql)"':
+        (DONE, (r"^ +3 +NULL +10\.0\.0\.2 +10\.0\.0\.1 +[1-9]\d+ +[1-9]\d+$",)),
+    'stalltrace query node1.db "$(cat docs/queries/counters.sql)"':
+        (DONE, (r"^node1 +softnet_drops +1 +399\.0$", r"^node1 +symbol_error +mlx5_0/1 +12\.0$")),  # COUNTERS
+    "stalltrace explain slow.db": (DONE, (r"^\[1\] unknown \(", r" ranks 2 and 3 \(missing\)$")),  # the other node is missing
+    "stalltrace explain evidence/": (DONE, BEHIND),
+    "stalltrace explain FOLDER": (DONE, BEHIND),
+    "stalltrace import evidence/ --out job.db": (DONE, (r"^job\.db: 2 NCCL logs of 2 processes: 61 calls$",)),
+    "stalltrace explain job.db": (DONE, BEHIND),
+    "stalltrace import --ras localhost:28028 --out ras.db": (DONE, (r"^ras\.db: .*:\d+: 2 reports$",)),
+    "stalltrace explain ras.db": (DONE, (r"^\[1\] missing_collective \(waiting", r"^  where +rank 5 on 10\.0\.0\.1, pid 105$",
+                                         r": 30 AllReduce .* rank 5 \(10\.0\.0\.1, pid 105\), 31 AllReduce ")),
+    "stalltrace export *.db --out job.pftrace": (DONE, (r"^job\.pftrace: [1-9]\d+ slices .* [1-9]\d+ flows$",)),
+    "stalltrace preflight": (PREFLIGHT_FAILED, (r"^FAILED +nccl_setting +NCCL_IB_DISABLE=true .*\n +-> .*\b0 to 1$",
+                                                r"^\w+ +interface +lo ", r"^\w+ +shared_memory /dev/shm ", r"^\w+ +clock ")),
+    "stalltrace preflight --json": (PREFLIGHT_FAILED, (r'"subject": "NCCL_IB_DISABLE",\s+"outcome": "failed"',)),
+    "stalltrace preflight node0.json node1.json": (DONE, (r"^warning +differs +setting NCCL_ALGO +Ring on node1; .* node0$",)),
+}
+
+# What a command leaves: the rows that a statement finds in the recording that it made.
+MADE = {
+    # The calls of each rank's log, whose ends no log has.
+    "stalltrace import evidence/ --out job.db":
+        ("job.db", "SELECT rank, pid, COUNT(*), COUNT(duration_ns) FROM nccl_events WHERE op = 'ALL_REDUCE' GROUP BY 1, 2 ORDER BY 1",
+         [(0, 100, 31, 0), (7, 107, 30, 0)]),
+    # How many calls each rank has launched, by both answers.
+    "stalltrace import --ras localhost:28028 --out ras.db":
+        ("ras.db", "SELECT rank, substr(text, instr(text, 'AllReduce ')), COUNT(*) FROM log_line WHERE kind = 'end' GROUP BY 1, 2",
+         [(rank, "AllReduce 30" if rank == 5 else "AllReduce 31", RAS_ANSWERS) for rank in range(8)]),
 }
 
 # What is not, and the test that runs the subcommand in this way. A command without arguments names a subcommand.
@@ -86,14 +125,16 @@ class Runbook(Case):
         self.need_program("openssl")
         nodes = SimulatedNodes(self.folder / "job", *JOB, faults={})
         self.addCleanup(nodes.close)
+        with contextlib.closing(sqlite3.connect(nodes.file(1))) as database:
+            database.executescript(OUTLIER + COUNTERS)
         for node in (0, 1):
             shutil.copy(nodes.file(node), self.folder)
         shutil.copy(nodes.file(0), self.folder / "slow.db")
         (self.folder / "docs").symlink_to(ROOT / "docs")
         self.make_evidence()
         self.make_preflight_reports()
-        query = "SELECT node_id, event_id & 0xffffffffff FROM collective WHERE op = 'ALL_REDUCE'"
-        instance = "{}:{}".format(*recordings.rows(nodes.file(0), query)[-1])
+        query = "SELECT node_id, event_id & 0xffffffffff FROM collective WHERE op = 'ALL_REDUCE' ORDER BY duration_ns DESC LIMIT 1"
+        instance = "{}:{}".format(*recordings.rows(nodes.file(0), query)[0])
         self.environment = {**os.environ, **SETTINGS, "PATH": f"{BUILD}:{os.environ['PATH']}",
                             "SLURM_JOB_NODELIST": ",".join(nodes.addresses)}  # of --nodes slurm
         # What a reader puts in place of a page's examples.
@@ -156,7 +197,7 @@ class Runbook(Case):
         for command in commands_of(page):
             if command not in RUN:
                 continue
-            code, word = RUN[command]
+            code, patterns = RUN[command]
             words = command
             for example, value in self.replaced.items():
                 words = words.replace(example, value)
@@ -165,14 +206,20 @@ class Runbook(Case):
                                         capture_output=True, text=True, timeout=60, check=False)
                 output = result.stdout + result.stderr
                 self.assertEqual(result.returncode, code, f"{words}\n{output}")
-                self.assertIn(word, output, words)
+                for pattern in patterns:
+                    self.assertRegex(output, re.compile(pattern, re.MULTILINE), words)
+                if command in MADE:
+                    file, statement, expected = MADE[command]
+                    self.assertEqual(recordings.rows(self.folder / file, statement), expected)
 
     def test_the_runbook(self):
         self.run_page("runbook.md")
 
     def test_the_page_on_hung_jobs(self):
         self.run_page("hung_job.md")
-        self.assertGreater((self.folder / "job.pftrace").stat().st_size, 10_000)
+        trace = perfetto.unpacked((self.folder / "job.pftrace").read_bytes())
+        for what in (rb"packet_loss", rb"ALL_REDUCE|AllReduce", rb"10\.0\.0\.2:\d+ -> 10\.0\.0\.1:\d+"):
+            self.assertRegex(trace, what)
 
 
 class EachCommand(Case):
@@ -181,6 +228,7 @@ class EachCommand(Case):
         self.assertGreater(len(shown), 25)
         self.assertEqual(sorted(shown ^ (RUN.keys() | COVERED.keys())), [])
         self.assertEqual(RUN.keys() & COVERED.keys(), set())
+        self.assertEqual(MADE.keys() - RUN.keys(), set())
 
     def test_the_tests_that_are_named_exist(self):
         for command, test in COVERED.items():

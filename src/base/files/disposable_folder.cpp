@@ -9,6 +9,8 @@
 #include <csignal>
 #include <utility>
 
+#include "base/io/pipe.h"
+
 namespace stalltrace {
 namespace {
 
@@ -32,22 +34,17 @@ namespace {
 
 Result<DisposableFolder> DisposableFolder::make(const std::string& prefix) {
   ST_ASSIGN(OwnFolder folder, OwnFolder::make_temporary(prefix, 0700));
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    return fail_errno("make a pipe", errno);
-  }
-  const UniqueFd waits(ends[0]);
-  UniqueFd in_use(ends[1]);
+  ST_ASSIGN(Pipe in_use, make_pipe());
   const pid_t remover = ::fork();
   if (remover < 0) {
     folder.remove_itself();
     return fail_errno("start a process", errno);
   }
   if (remover == 0) {
-    in_use.reset();
-    remove_at_end(folder, waits.get());
+    in_use.write_end.reset();
+    remove_at_end(folder, in_use.read_end.get());
   }
-  return DisposableFolder(std::move(folder), std::move(in_use), remover);
+  return DisposableFolder(std::move(folder), std::move(in_use.write_end), remover);
 }
 
 DisposableFolder::~DisposableFolder() {

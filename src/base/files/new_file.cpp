@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/io/write_all.h"
+
 namespace stalltrace {
 namespace {
 
@@ -105,17 +107,7 @@ NewFile::~NewFile() {
 }
 
 Status NewFile::append(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
-    if (put < 0) {
-      if (errno == EINTR) {
-        continue;
-      }
-      return fail_errno("write " + path_, errno);
-    }
-    bytes.remove_prefix(static_cast<size_t>(put));
-  }
-  return {};
+  return write_all(file_.get(), bytes) ? Status() : fail_errno("write " + path_, errno);
 }
 
 Status NewFile::link_to(const std::string& name) {

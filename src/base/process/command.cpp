@@ -9,7 +9,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/process/pipe.h"
+#include "base/io/pipe.h"
+#include "base/io/poll_until.h"
 #include "base/rights/secure_mode.h"
 #include "base/text.h"
 

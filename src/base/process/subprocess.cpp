@@ -10,8 +10,9 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/io/pipe.h"
+#include "base/io/poll_until.h"
 #include "base/process/child_setup.h"
-#include "base/process/pipe.h"
 
 namespace stalltrace {
 namespace {

@@ -13,8 +13,9 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/io/pipe.h"
+#include "base/io/write_all.h"
 #include "base/process/descriptors.h"
-#include "base/process/pipe.h"
 #include "base/python_frames.h"
 #include "base/text.h"
 #include "base/untrusted/helper_child.h"
@@ -45,18 +46,14 @@ constexpr int kNice = 5;  // ranks have priority; but a deadline applies
   if (!unmap_shared_memory() || !enter_sandbox_of_process_readers()) {
     ::_exit(1);
   }
-  const auto write_all = [pipe](std::string_view text) {
-    while (!text.empty()) {
-      const ssize_t written = ::write(pipe, text.data(), text.size());
-      if (written < 0 && errno != EINTR) {
-        ::_exit(1);
-      }
-      text.remove_prefix(static_cast<size_t>(std::max<ssize_t>(written, 0)));
+  const auto answer = [pipe](std::string_view text) {
+    if (!write_all(pipe, text)) {
+      ::_exit(1);
     }
   };
   for (const ThreadToRead& thread : threads) {
-    read(thread, [&](const ReadStack& stack) { write_all(to_wire(stack)); });
-    write_all({&kRecordEnd, 1});
+    read(thread, [&](const ReadStack& stack) { answer(to_wire(stack)); });
+    answer({&kRecordEnd, 1});
   }
   ::_exit(0);
 }

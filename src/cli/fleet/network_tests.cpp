@@ -3,14 +3,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <chrono>
+#include <optional>
 
-#include "base/untrusted/helper_child.h"
 #include "capture/discover/identity.h"
+#include "cli/fleet/preflight/own_rank.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "fleet/node_list.h"
@@ -60,16 +58,6 @@ Environment settings_of_server(const Environment& environment) {
   return chosen;
 }
 
-/// The coordinator's own rank; ends with the process that coordinates.
-pid_t fork_rank(const std::function<int()>& rank) {
-  const pid_t parent = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::_exit(die_with_parent(parent) ? rank() : kExitFailed);
-  }
-  return child;
-}
-
 }  // namespace
 
 Environment own_environment() {
@@ -97,23 +85,26 @@ Result<bool> take_part_in_launch(const preflight::Launch& launch, const Environm
 Result<bool> coordinate_launch(const preflight::Launch& launch, const Environment& environment,
                                const LaunchReporter& reporter) {
   ST_ASSIGN(preflight::Coordinator coordinator, preflight::Coordinator::open(launch));
-  const pid_t child = fork_rank([&] {
-    const auto failed = take_part_in_launch(launch, environment);
-    if (!failed) {
-      reporter.rank_failed(failed.error());
-    }
-    return failed ? kExitDone : kExitFailed;
-  });
-  if (child < 0) {
-    return fail_errno("start rank 0's process", errno);
-  }
+  ST_ASSIGN(OwnRank own, OwnRank::start([&] { return take_part_in_launch(launch, environment); }));
   confine_to_reading({});
-  ST_ASSIGN(preflight::LaunchResults results, coordinator.run(reporter.announce));
-  results.launch_checks.insert(results.launch_checks.begin(), reporter.known.begin(), reporter.known.end());
-  const preflight::Judgement judgement = preflight::judge(results);
-  ST_TRY(reporter.report(results, judgement));
+  const auto pass_on = [&](const std::optional<Error>& failure) {
+    if (failure) {
+      reporter.rank_failed(*failure);
+    }
+  };
+  auto results = coordinator.run([&](const std::string& step) {
+    pass_on(own.failure());
+    reporter.announce(step);
+  });
+  pass_on(own.failure());
+  if (!results) {
+    return std::unexpected(std::move(results.error()));
+  }
+  results->launch_checks.insert(results->launch_checks.begin(), reporter.known.begin(), reporter.known.end());
+  const preflight::Judgement judgement = preflight::judge(*results);
+  ST_TRY(reporter.report(*results, judgement));
   coordinator.finish(judgement.failed());
-  ::waitpid(child, nullptr, 0);
+  pass_on(own.wait());
   return judgement.failed();
 }
 

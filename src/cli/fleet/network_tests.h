@@ -23,10 +23,10 @@ Environment own_environment();
 /// process: what only a job's has is not checked. Returns whether a check failed.
 Result<bool> take_part_in_launch(const preflight::Launch& launch, const Environment& environment);
 
-/// What rank 0's process does with what it learns.
+/// What rank 0's process does with what it learns. All of it is called in that process, on one thread.
 struct LaunchReporter {
   std::function<void(const std::string&)> announce;  // before each step, for people
-  std::function<void(const Error&)> rank_failed;     // in the child that is rank 0 itself
+  std::function<void(const Error&)> rank_failed;  // rank 0 itself, a child, took no part or stopped: between two steps
   /// The report, before the other ranks end.
   std::function<Status(const preflight::LaunchResults&, const preflight::Judgement&)> report;
   std::vector<preflight::HostCheck> known = {};  // checks of the launch that were made before

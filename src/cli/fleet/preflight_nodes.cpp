@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/net/loopback.h"
 #include "base/text.h"
+#include "cli/fleet/preflight/missing_nodes.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "fleet/client.h"
@@ -131,7 +132,7 @@ Result<std::string> random_digits(size_t digits) {
   return text;
 }
 
-/// Asks all whether they are ready. Those that are not become `failed`, with the reason.
+/// Asks all whether they are ready. Those that are not become `failed`, with the reason and its remedy.
 std::vector<NodeAddress> ready_nodes(const NodeFlags::Target& target, std::vector<FailedNode>& failed) {
   std::vector<std::unique_ptr<ReadyConversation>> asked;
   std::vector<fleet::Conversation*> conversations;
@@ -145,7 +146,9 @@ std::vector<NodeAddress> ready_nodes(const NodeFlags::Target& target, std::vecto
     if (ended[i]) {
       ready.push_back(target.nodes[i]);
     } else {
-      failed.push_back({target.nodes[i].shown(), std::move(ended[i].error())});
+      Error error = std::move(ended[i].error());
+      error.remedy = remedy_of_missing(target.nodes[i], asked[i]->progress, error);
+      failed.push_back({target.nodes[i].shown(), std::move(error)});
     }
   }
   return ready;
@@ -177,18 +180,6 @@ PreflightRequest request_of(const preflight::Launch& limits, const std::vector<N
                            .max_mbit = limits.flow.mbit};
   request.masters.resize(std::min(request.masters.size(), kMostOfFirstNode));
   return request;
-}
-
-std::vector<PreflightRequest::Missing> missing_of(const std::vector<FailedNode>& failed) {
-  std::vector<PreflightRequest::Missing> missing;
-  for (const FailedNode& node : failed) {
-    if (missing.size() + 1 == serve::kMostMissingNamed && failed.size() > serve::kMostMissingNamed) {
-      missing.push_back({fmt::format("{} more", failed.size() - missing.size()), "they did not answer as these did"});
-      break;
-    }
-    missing.push_back({cut_text(node.node, serve::kLongestNodeName - 3), cut_text(printable(node.error.what), 200)});
-  }
-  return missing;
 }
 
 /// The report's own program made its names printable; this one does not rely on it.

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/supervision/worker.h"
 
-#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 
-#include "launch/supervision/memory_limit.h"
+#include "base/memory/worker_memory.h"
 
 namespace stalltrace::launch {
 namespace {
@@ -22,29 +19,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kDying{1000};
-constexpr uint64_t kShareOfMemory = 4;
-constexpr uint64_t kLeastMemory = 1ULL << 30;
-constexpr uint64_t kMostMemory = 16ULL << 30;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kMemoryCanBeLimited = false;  // their shadow memory is larger than any limit
-#else
-constexpr bool kMemoryCanBeLimited = true;
-#endif
-
-/// Where the kernel has to choose, it takes us instead of the job. Raising it needs no privilege.
-void go_first_when_memory_runs_out() {
-  const UniqueFd file(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
-  (void)!::write(file.get(), "1000", 4);
-}
-
-void limit_memory() {
-  rlimit limit{};
-  if (kMemoryCanBeLimited && ::getrlimit(RLIMIT_AS, &limit) == 0) {
-    limit.rlim_cur = std::min<rlim_t>(limit.rlim_cur, memory_of_a_worker());
-    ::setrlimit(RLIMIT_AS, &limit);
-  }
-}
 
 int do_work(WorkerSide& side, const Worker::Work& work) {
   try {
@@ -64,7 +38,7 @@ int do_work(WorkerSide& side, const Worker::Work& work) {
   }
   ::prctl(PR_SET_NAME, name);
   go_first_when_memory_runs_out();
-  limit_memory();
+  limit_worker_memory();
   const int code = do_work(side, work);
   std::fflush(nullptr);
   ::_exit(code);  // what this process was a copy of is its parent's to take down
@@ -123,7 +97,5 @@ std::optional<std::string> unexpected_end(const ExitStatus& status) {
   }
   return std::nullopt;
 }
-
-uint64_t memory_of_a_worker() { return std::clamp(memory_limit() / kShareOfMemory, kLeastMemory, kMostMemory); }
 
 }  // namespace stalltrace::launch

@@ -30,7 +30,7 @@ class Worker {
   static constexpr int kFailedCode = 70;
 
   /// Forks: for a time when no other thread holds a lock that the work takes. `name` is the process's, at most 15
-  /// characters. Signals that are held here are held there, and its memory is limited.
+  /// characters. Signals that are held here are held there, and its memory is limited (base/memory/worker_memory.h).
   static Result<Worker> start(const char* name, const Work& work);
 
   Worker(Worker&& other) noexcept = default;
@@ -61,8 +61,5 @@ class Worker {
 /// How a worker's end reads where it was none of its own making: "was ended by signal 9 (Killed)". None: it ended by
 /// itself, and reported the reason.
 std::optional<std::string> unexpected_end(const ExitStatus& status);
-
-/// How much memory a worker may have: a quarter of this host's, or of what the cgroup allows, within 1 and 16 GiB.
-uint64_t memory_of_a_worker();
 
 }  // namespace stalltrace::launch

@@ -14,7 +14,8 @@
 #include <string>
 
 #include "base/file.h"
-#include "base/process/pipe.h"
+#include "base/io/pipe.h"
+#include "base/memory/worker_memory.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::launch {

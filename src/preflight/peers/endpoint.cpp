@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/io/poll_until.h"
 
 namespace stalltrace::preflight {
 namespace {
@@ -28,21 +29,13 @@ Endpoint endpoint_by(int fd, int (*ask)(int, sockaddr*, socklen_t*)) {
 }
 
 int wait_for_connection(int fd, int64_t limit_ns) {
-  const int64_t end_ns = monotonic_now_ns() + limit_ns;
-  for (;;) {
-    pollfd one{.fd = fd, .events = POLLOUT};
-    const int64_t left_ms = (end_ns - monotonic_now_ns()) / kNsPerMs;
-    const int ready = left_ms <= 0 ? 0 : ::poll(&one, 1, static_cast<int>(left_ms));
-    if (ready < 0 && errno == EINTR) {
-      continue;
-    }
-    if (ready <= 0) {
-      return ready == 0 ? ETIMEDOUT : errno;
-    }
-    int error = 0;
-    socklen_t size = sizeof error;
-    return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
+  pollfd one{.fd = fd, .events = POLLOUT};
+  if (!poll_until({&one, 1}, monotonic_now_ns() + limit_ns)) {
+    return ETIMEDOUT;
   }
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 ? error : errno;
 }
 
 }  // namespace

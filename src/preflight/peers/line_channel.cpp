@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/io/poll_until.h"
 
 namespace stalltrace::preflight {
 namespace {
@@ -18,18 +19,6 @@ constexpr int kDeepest = 12;
 constexpr int kSendMs = 5000;
 
 std::unexpected<Error> gone() { return fail("the other end has closed the connection"); }
-
-/// False: the time is over.
-bool wait_until_readable(int fd, int64_t end_ns) {
-  for (;;) {
-    const int64_t left_ms = (end_ns - monotonic_now_ns() + kNsPerMs - 1) / kNsPerMs;
-    pollfd one{.fd = fd, .events = POLLIN};
-    const int ready = left_ms <= 0 ? 0 : ::poll(&one, 1, static_cast<int>(left_ms));
-    if (ready != -1 || errno != EINTR) {
-      return ready > 0;
-    }
-  }
-}
 
 }  // namespace
 
@@ -85,7 +74,7 @@ Result<nlohmann::ordered_json> LineChannel::receive(int64_t limit_ns) {
     if (message) {
       return *std::move(message);
     }
-    if (!wait_until_readable(fd_.get(), end_ns)) {
+    if (monotonic_now_ns() >= end_ns || !wait_readable(fd_.get(), end_ns)) {
       return fail("no answer in time", "", ErrorKind::kInterrupted);
     }
   }
@@ -106,7 +95,7 @@ Result<char> LineChannel::receive_byte(int64_t limit_ns) {
     if (read == 0 || (errno != EAGAIN && errno != EINTR)) {
       return gone();
     }
-  } while (wait_until_readable(fd_.get(), end_ns));
+  } while (monotonic_now_ns() < end_ns && wait_readable(fd_.get(), end_ns));
   return fail("no answer in time", "", ErrorKind::kInterrupted);
 }
 

@@ -118,7 +118,11 @@ std::string to_json(const PreflightRequest& request) {
     }
     Json missing = Json::array();
     for (const PreflightRequest::Missing& one : request.missing) {
-      missing.push_back(Json::object({{"node", one.node}, {"reason", one.reason}}));
+      Json row = Json::object({{"node", one.node}, {"reason", one.reason}});
+      if (!one.remedy.empty()) {
+        row.set("remedy", one.remedy);
+      }
+      missing.push_back(std::move(row));
     }
     all.set("format", request.json ? "json" : "text");
     all.set("nodes", std::move(nodes));
@@ -176,12 +180,15 @@ Result<PreflightRequest> parse_preflight_request(std::string_view text) {
     for (const Json& one : members.array("missing", 0, kMostMissingNamed)) {
       const Json* node = one.find("node");
       const Json* reason = one.find("reason");
-      if (node == nullptr || reason == nullptr || one.size() != 2) {
+      const Json* remedy = one.find("remedy");
+      if (node == nullptr || reason == nullptr || one.size() != (remedy == nullptr ? 2U : 3U)) {
         members.refuse("missing");
         break;
       }
-      request.missing.push_back({.node = members.text_of(*node, "missing", kLongestNodeName),
-                                 .reason = members.text_of(*reason, "missing", kLongestReason)});
+      request.missing.push_back(
+          {.node = members.text_of(*node, "missing", kLongestNodeName),
+           .reason = members.text_of(*reason, "missing", kLongestReason),
+           .remedy = remedy == nullptr ? "" : members.text_of(*remedy, "missing", kLongestReason)});
     }
   }
   ST_TRY(members.status());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What POST /v1/preflight asks a node to do, as JSON (docs/serve.md, docs/openapi.json): take part in tests of the
-// network between nodes. Every number has limits, and no member is left out, unknown or of another type.
+// network between nodes. Every number has limits, and no member is unknown, of another type or, but for a remedy, left
+// out.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct PreflightRequest {
   struct Missing {
     std::string node;
     std::string reason;
+    std::string remedy = {};  // what to do about it; empty: an older version asks, which sends none
   };
   bool only_ready = false;  // answers whether it could take part, and starts nothing; the others are not set then
   int32_t rank = 0;         // rank 0 has the others test each other too, and answers with the report
@@ -38,7 +40,7 @@ struct PreflightRequest {
 inline constexpr int64_t kMostPreflightNodes = 1024;
 inline constexpr size_t kMostMissingNamed = 128;
 inline constexpr size_t kLongestNodeName = 160;
-inline constexpr size_t kLongestReason = 300;
+inline constexpr size_t kLongestReason = 300;  // and its remedy
 inline constexpr int64_t kLongestPreflightMs = 30 * 60 * 1000;
 inline constexpr int64_t kLongestWaitMs = 10 * 60 * 1000;
 

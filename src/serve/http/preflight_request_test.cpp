@@ -21,7 +21,8 @@ PreflightRequest of_rank(int32_t rank) {
   if (rank == 0) {
     request.json = true;
     request.nodes = {"a:7700", "b:7700"};
-    request.missing = {{.node = "c:7700", .reason = "Connection refused"}};
+    request.missing = {{.node = "c:7700", .reason = "Connection refused", .remedy = "start it"},
+                       {.node = "d:7700", .reason = "no answer"}};
   }
   return request;
 }
@@ -40,7 +41,11 @@ TEST(PreflightRequest, ComesBackAsItWas) {
     ASSERT_TRUE(parsed.has_value()) << parsed.error().what;
     EXPECT_EQ(to_json(*parsed), to_json(of_rank(rank)));
     EXPECT_EQ(parsed->masters, of_rank(rank).masters);
-    EXPECT_EQ(parsed->missing.size(), rank == 0 ? 1U : 0U);
+    ASSERT_EQ(parsed->missing.size(), rank == 0 ? 2U : 0U);
+    if (rank == 0) {
+      EXPECT_EQ(parsed->missing[0].remedy, of_rank(0).missing[0].remedy);
+      EXPECT_EQ(parsed->missing[1].remedy, "") << "an older version sends none";
+    }
   }
   const auto ready = parse_preflight_request(to_json(PreflightRequest{.only_ready = true}));
   ASSERT_TRUE(ready.has_value());
@@ -72,6 +77,9 @@ TEST(PreflightRequest, OthersAreRefusedWithTheMemberThatIsWrong) {
            {changed("a:7700", std::string(kLongestNodeName + 1, 'a')), "nodes"},
            {changed(R"("reason":"Connection refused")", R"("reason":7)"), "missing"},
            {changed(R"("reason":)", R"("path":)"), "missing"},
+           {changed(R"("remedy":)", R"("path":)"), "missing"},
+           {changed("start it", ""), "missing"},
+           {changed("start it", std::string(kLongestReason + 1, 'a')), "missing"},
            {changed(R"("port":7702)", R"("port":7702,"command":"x")"), "command"}}) {
     const auto parsed = parse_preflight_request(text);
     ASSERT_FALSE(parsed.has_value()) << text;

@@ -12,6 +12,7 @@
 #include "analysis/evidence/reads/evidence_reads.h"
 #include "base/files/own_folder.h"
 #include "base/handle.h"
+#include "base/io/write_all.h"
 #include "serve/json/json.h"
 #include "serve/rows/row_frames.h"
 #include "store/rows/row_block.h"
@@ -60,12 +61,8 @@ class Spool {
       }
       ::unlink(name.c_str());
     }
-    for (std::string_view rest(kept_); !rest.empty();) {
-      const ssize_t done = ::write(file_.get(), rest.data(), rest.size());
-      if (done < 0 && errno != EINTR) {
-        return fail_errno("keep the rows", errno, "set TMPDIR to a folder with more room");
-      }
-      rest.remove_prefix(done > 0 ? static_cast<size_t>(done) : 0);
+    if (!write_all(file_.get(), kept_)) {
+      return fail_errno("keep the rows", errno, "set TMPDIR to a folder with more room");
     }
     written_bytes_ += kept_.size();
     kept_.clear();

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/io/poll_until.h"
 #include "base/text.h"
 #include "preflight/peers/coordinator/ranks.h"
 

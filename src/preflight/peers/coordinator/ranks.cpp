@@ -4,18 +4,12 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include <algorithm>
-
+#include "base/io/poll_until.h"
 #include "base/text.h"
 
 namespace stalltrace::preflight {
 
 using Json = nlohmann::ordered_json;
-
-int poll_until(std::vector<pollfd>& polled, int64_t end_ns) {
-  const int64_t left_ms = std::clamp<int64_t>((end_ns - monotonic_now_ns() + kNsPerMs - 1) / kNsPerMs, 0, 60'000);
-  return ::poll(polled.data(), polled.size(), static_cast<int>(left_ms));
-}
 
 void Ranks::give_up(Session& session, std::string_view step, std::string_view problem) {
   session.channel.close();

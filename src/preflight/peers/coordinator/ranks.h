@@ -15,8 +15,6 @@
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
 
-struct pollfd;
-
 namespace stalltrace::preflight {
 
 constexpr size_t kMoreConnections = 64;          // than ranks, which may still introduce themselves
@@ -71,8 +69,5 @@ class Ranks {
   size_t refused_ = 0;                  // ranks that do not fit into this launch
   int accept_error_ = 0;                // the last one
 };
-
-/// poll() until a time of CLOCK_MONOTONIC, 60 s at most.
-int poll_until(std::vector<pollfd>& polled, int64_t end_ns);
 
 }  // namespace stalltrace::preflight

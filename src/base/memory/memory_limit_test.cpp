@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/supervision/memory_limit.h"
+#include "base/memory/memory_limit.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-namespace stalltrace::launch {
+namespace stalltrace {
 namespace {
 
 class FakeHost : public ::testing::Test {
@@ -54,4 +54,4 @@ TEST_F(FakeHost, VersionOne) {
 }
 
 }  // namespace
-}  // namespace stalltrace::launch
+}  // namespace stalltrace

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string>
 
-namespace stalltrace::launch {
+namespace stalltrace {
 
 /// This host's memory, or the least limit of the cgroups that this process is in (version 2, or 1), in bytes. `root`
 /// stands for the root folder, so that tests can fake a host.
 uint64_t memory_limit(const std::string& root = "");
 
-}  // namespace stalltrace::launch
+}  // namespace stalltrace

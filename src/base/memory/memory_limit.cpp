@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launch/supervision/memory_limit.h"
+#include "base/memory/memory_limit.h"
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
-namespace stalltrace::launch {
+namespace stalltrace {
 namespace {
 
 /// A file with one number; `otherwise` for "max", or where there is none.
@@ -58,4 +58,4 @@ uint64_t memory_limit(const std::string& root) {
   return limit;
 }
 
-}  // namespace stalltrace::launch
+}  // namespace stalltrace
