@@ -6,22 +6,69 @@
 #include "base/hash.h"
 
 namespace stalltrace {
+namespace {
+
+uint64_t thread_of(const WaitSpan& row) {
+  return uint64_t{static_cast<uint32_t>(row.pid)} << 32 | static_cast<uint32_t>(row.tid);
+}
+
+}  // namespace
+
+void WaitRows::Ended::add(const WaitSpan& row) {
+  if (begin_ns_ != row.timestamp_ns) {
+    begin_ns_ = row.timestamp_ns;
+    few_.clear();
+    if (!many_.empty()) {
+      many_.clear();
+    }
+  }
+  if (few_.size() < kFew) {
+    few_.push_back(thread_of(row));
+  } else {
+    many_.insert(thread_of(row));
+  }
+}
+
+bool WaitRows::Ended::contains(const WaitSpan& row) const {
+  return begin_ns_ == row.timestamp_ns &&
+         (std::ranges::find(few_, thread_of(row)) != few_.end() || many_.contains(thread_of(row)));
+}
+
+WaitRows::Ended& WaitRows::ended_of(NodeId node) {
+  if (newest_.second == nullptr || newest_.first != node) {
+    if (ended_.size() >= kMostThreads) {
+      ended_.clear();
+    }
+    newest_ = {node, &ended_[node]};
+  }
+  return *newest_.second;
+}
 
 void WaitRows::add(const WaitSpan& row) {
-  if (threads_.size() >= kMostThreads) {
-    make_room();
+  const Key key{row.node_id, row.pid, row.tid};
+  auto open = open_.empty() ? open_.end() : open_.find(key);
+  if (open != open_.end() && open->second.timestamp_ns != row.timestamp_ns) {
+    const WaitSpan over = std::move(open->second);
+    open_.erase(open);
+    open = open_.end();
+    visit_(over, row.timestamp_ns);
   }
-  Thread& thread = threads_[{row.node_id, row.pid, row.tid}];
-  if (thread.open && thread.open->timestamp_ns != row.timestamp_ns) {
-    visit_(*thread.open, row.timestamp_ns);
-    thread.open.reset();
-  }
+  Ended& ended = ended_of(row.node_id);
   if (!row.open) {
-    thread.open.reset();
-    thread.ended_begin_ns = row.timestamp_ns;
+    if (open != open_.end()) {
+      open_.erase(open);
+    }
+    ended.add(row);
     visit_(row, kForever);
-  } else if (thread.ended_begin_ns != row.timestamp_ns && (!thread.open || row.window_ns > thread.open->window_ns)) {
-    thread.open = row;
+  } else if (open != open_.end()) {
+    if (row.window_ns > open->second.window_ns) {
+      open->second = row;
+    }
+  } else if (!ended.contains(row)) {
+    if (open_.size() >= kMostThreads) {
+      make_room();
+    }
+    open_.emplace(key, row);
   }
 }
 
@@ -33,10 +80,9 @@ size_t WaitRows::KeyHash::operator()(const Key& key) const {
 /// Threads with an open wait, in the order of their keys.
 std::vector<WaitRows::Key> WaitRows::open_threads() const {
   std::vector<Key> open;
-  for (const auto& [key, thread] : threads_) {
-    if (thread.open) {
-      open.push_back(key);
-    }
+  open.reserve(open_.size());
+  for (const auto& [key, row] : open_) {
+    open.push_back(key);
   }
   std::ranges::sort(open);
   return open;
@@ -44,22 +90,18 @@ std::vector<WaitRows::Key> WaitRows::open_threads() const {
 
 /// Of a wait that is visited here, later rows would say more: it counts as far as it was observed.
 void WaitRows::make_room() {
-  std::erase_if(threads_, [](const auto& entry) { return !entry.second.open; });
-  if (threads_.size() < kMostThreads) {
-    return;
-  }
   for (const Key& key : open_threads()) {
-    const WaitSpan& open = *threads_[key].open;
+    const WaitSpan& open = open_.at(key);
     visit_(open, open.timestamp_ns + open.window_ns);
   }
-  threads_.clear();
+  open_.clear();
 }
 
 void WaitRows::finish() {
   for (const Key& key : open_threads()) {
-    visit_(*threads_[key].open, kForever);
+    visit_(open_.at(key), kForever);
   }
-  threads_.clear();
+  open_.clear();
 }
 
 }  // namespace stalltrace

@@ -4,9 +4,10 @@
 
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "model/events/scheduler.h"
@@ -15,8 +16,8 @@ namespace stalltrace {
 
 /// A long wait is recorded while it lasts (`open`), perhaps several times, and again when its end was seen: all rows
 /// with one thread and one begin are one wait. Its ended row counts, else the longest open one. A wait whose end was
-/// not seen was over when the next wait of its thread began. The rows must come in the order of their begins, as
-/// sources deliver them.
+/// not seen was over when the next wait of its thread began. The rows of a node must come in the order of their begins,
+/// as sources deliver them.
 class WaitRows {
  public:
   /// `over_ns` is the time, on the clock of the row's node, at which an open wait was over at the latest; kForever if
@@ -34,18 +35,28 @@ class WaitRows {
   struct KeyHash {
     size_t operator()(const Key& key) const;
   };
+  /// The ended waits of a node that began last: open rows of theirs may still come.
+  class Ended {
+   public:
+    void add(const WaitSpan& row);
+    [[nodiscard]] bool contains(const WaitSpan& row) const;
+
+   private:
+    static constexpr size_t kFew = 16;
+    int64_t begin_ns_ = INT64_MIN;
+    std::vector<uint64_t> few_;          // pid and tid
+    std::unordered_set<uint64_t> many_;  // those that did not fit
+  };
+  Ended& ended_of(NodeId node);
   void make_room();
   [[nodiscard]] std::vector<Key> open_threads() const;
 
   static constexpr size_t kMostThreads = 65'536;  // bounds the memory
 
-  struct Thread {
-    std::optional<WaitSpan> open;
-    int64_t ended_begin_ns = INT64_MIN;  // begin of its last ended wait
-  };
-
   Visit visit_;
-  std::unordered_map<Key, Thread, KeyHash> threads_;
+  std::unordered_map<Key, WaitSpan, KeyHash> open_;  // few of the threads have one
+  std::unordered_map<NodeId, Ended> ended_;
+  std::pair<NodeId, Ended*> newest_{};  // of the row before
 };
 
 }  // namespace stalltrace

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/source.h"
@@ -52,11 +53,44 @@ struct Timed {
   T* row;
 };
 
+/// Storage for rows, to be used again by the next batch: that of a new one costs as much as reading its rows. One
+/// thread takes and gives back.
+template <typename T>
+class SpareRows {
+ public:
+  SpareRows() { spare_.reserve(kMost); }
+  std::vector<T> take() {
+    if (spare_.empty()) {
+      return {};
+    }
+    std::vector<T> rows = std::move(spare_.back());
+    spare_.pop_back();
+    return rows;
+  }
+  void give_back(std::vector<T>&& rows) {
+    if (spare_.size() < kMost) {
+      spare_.push_back(std::move(rows));
+    }
+  }
+
+ private:
+  static constexpr size_t kMost = 16;
+  std::vector<std::vector<T>> spare_;
+};
+
 /// Used by one thread at a time; several batches of one table may be read concurrently.
 template <typename T>
 class Batch {
  public:
   Batch(TableHandle& table, const NodeRun& run, TimeRange range) : table_(&table), run_(run), range_(range) {}
+
+  void use_storage(std::vector<T>&& rows) { rows_ = std::move(rows); }
+  /// It has no rows then.
+  std::vector<T> release_storage() {
+    order_.clear();
+    used_ = 0;
+    return std::exchange(rows_, {});
+  }
 
   /// Replaces its content with the rows of `row_groups` in the range.
   Status read(std::span<const RowGroup> row_groups) {

@@ -32,6 +32,21 @@ class Cursor {
     }
   }
 
+  /// Before the first batch is read: from where its batches take their storage.
+  void use_storage_of(SpareRows<T>& spare) {
+    for (Slot& slot : slots_) {
+      slot.batch.use_storage(spare.take());
+    }
+  }
+  /// At the end: no batch is being read any more, and no row is used.
+  void give_storage_to(SpareRows<T>& spare) {
+    merged_.clear();
+    next_ = final_ = 0;
+    for (Slot& slot : slots_) {
+      spare.give_back(slot.batch.release_storage());
+    }
+  }
+
   /// Makes the first block the current one. The cursor and `workers` must not move until the end; `workers` is
   /// destroyed first.
   Status start(ThreadPool& workers) {

@@ -182,12 +182,14 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
     const size_t at_once = std::min(runs_.size(), threads + 1);  // node runs of which batches are read
     const typename Cursor<T>::PrefetchPolicy prefetch{
         kBatchRowGroups, threads == 0 ? 1 : 1 + std::max<size_t>(1, 2 * (threads + 1) / at_once)};
+    SpareRows<T> spare;
     std::deque<OpenRun> runs;  // a deque, because cursors must not move
     ThreadPool workers(threads);
     int64_t left_out = 0;
     const auto finish_first = [&]() -> Status {
       ST_TRY(runs.front().cursor.fill());
       ST_TRY(visit_one(runs.front().cursor, visit));
+      runs.front().cursor.give_storage_to(spare);
       const std::shared_ptr<FileTable> file = std::move(runs.front().file);
       runs.pop_front();
       left_out += file.use_count() == 1 ? file->table.left_out.load() : 0;
@@ -199,6 +201,7 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
       ST_TRY(open_table<T>(begin, end, range, nodes, KeepsOpen::kYes, *file));
       for (auto& [run, groups] : file->runs) {
         runs.push_back({file, Cursor<T>(file->table, run, std::move(groups), range, prefetch)});
+        runs.back().cursor.use_storage_of(spare);
         runs.back().cursor.begin(workers);
         while (runs.size() > threads + 1) {
           ST_TRY(finish_first());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "analysis/evidence/evidence.h"
@@ -206,8 +207,7 @@ class EvidenceLoader {
   /// An open wait lasts until it was over, or to the end of what is judged.
   void add_wait(const WaitSpan& span, int64_t over_ns, RowBudget& named, RowBudget& others) {
     store_.presence_.wait_spans = true;
-    cluster_.add_thread(span.node_id, span.tid);
-    const MemberIndex member = cluster_.find(span.node_id, span.pid);
+    const MemberIndex member = waiting_member(span);
     if (member == kNoMember) {
       return;
     }
@@ -231,6 +231,16 @@ class EvidenceLoader {
       record.competitor_belongs = cluster_.belongs(span.node_id, span.by_pid, span.by_name);
     }
     store_.waits_[member][static_cast<size_t>(span.kind)].records.push_back(record);
+  }
+
+  /// The rank of the wait's process. Notes its thread.
+  MemberIndex waiting_member(const WaitSpan& span) {
+    Waiting& waiting = recent_[static_cast<uint32_t>(span.tid) % recent_.size()];
+    if (waiting.node != span.node_id || waiting.pid != span.pid || waiting.tid != span.tid) {
+      cluster_.add_thread(span.node_id, span.tid);
+      waiting = {span.node_id, span.pid, span.tid, cluster_.find(span.node_id, span.pid)};
+    }
+    return waiting.member;
   }
 
   uint32_t name_index(const std::string& name) {
@@ -288,11 +298,19 @@ class EvidenceLoader {
     bool sampled = false;            // samples have shown the connection's recovery
   };
 
+  struct Waiting {
+    NodeId node = 0;
+    int32_t pid = 0;
+    int32_t tid = 0;
+    MemberIndex member = kNoMember;
+  };
+
   EvidenceStore& store_;
   Cluster& cluster_;
   const Flows& flows_;
   IntervalSet windows_;
   WaitFilter waits_;
+  std::array<Waiting, 64> recent_{};  // by thread id: few threads of a node wait again and again
   std::vector<State> states_;
   std::map<std::string, uint32_t> name_index_;
   int64_t most_rows_;
