@@ -79,6 +79,10 @@ void OffsetBounds::add(const std::vector<HostEdge>& edges) {
     if (other.first_end_ns != kNone.first_end_ns) {
       at_least(host, reference.last_arrival_ns - other.first_end_ns, reference.last_arrival_ns);
     }
+    const int64_t reported_ns = reference.first_reported_end_ns;
+    if (host != reference_ && reported_ns != kForever && other.first_reported_end_ns != kForever) {
+      ends_[host].add(slice_of(reported_ns), {reported_ns, reported_ns - other.first_reported_end_ns});
+    }
   }
 }
 
@@ -147,7 +151,7 @@ void OffsetBounds::narrow_by_transfers() {
     if (host == reference_) {
       next.emplace(-1, host);  // the first of all
     } else if (bounds_[host].known()) {
-      next.emplace(offset(host).error_ns, host);
+      next.emplace(fit(host).line().error_ns, host);
     }
   };
   for (size_t host = 0; host < hosts(); ++host) {
@@ -224,7 +228,7 @@ bool OffsetBounds::narrow_from(size_t from, const CorrectionFit* known, size_t t
   if (all.known()) {
     found.emplace(slices, measured_[to], span_);
   }
-  if (bounds_[to].known() && found->line().error_ns >= offset(to).error_ns) {
+  if (bounds_[to].known() && found->line().error_ns >= fit(to).line().error_ns) {
     return false;
   }
   static_cast<Range&>(bounds_[to]) = all;
@@ -250,6 +254,11 @@ const CorrectionFit& OffsetBounds::fit(size_t host) const {
     found.emplace(slices_.empty() ? Slices(&all, 1) : slices_of(host), measured_[host], span_);
   }
   return *found;
+}
+
+CorrectionLine OffsetBounds::offset(size_t host) const {
+  const auto ends = ends_[host].line();
+  return ends ? fit(host).leaning_to(*ends, span_, kStallFloorNs) : fit(host).line();
 }
 
 bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {

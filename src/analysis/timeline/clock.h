@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/timeline/clock_offsets/common_ends.h"
 #include "analysis/timeline/clock_offsets/correction_line.h"
 #include "model/node_clock.h"
 #include "model/source.h"
@@ -30,6 +31,7 @@ namespace stalltrace::analysis {
 struct HostEdge {
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();  // minimum: no rank arrived
   int64_t first_end_ns = kForever;                                // kForever: no rank is known to have completed it
+  int64_t first_reported_end_ns = kForever;  // the same, of ends that no thread of the rank can have delayed
 };
 
 /// A Send with its Recv.
@@ -49,6 +51,7 @@ class OffsetBounds {
         span_(span),
         bounds_(hosts),
         measured_(hosts),
+        ends_(hosts),
         fits_(hosts),
         slices_(span.length() > 0 ? hosts * kSlices : 0) {}
 
@@ -71,7 +74,8 @@ class OffsetBounds {
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
   /// The correction of a host whose bounds are known(), and its error while the job ran.
-  [[nodiscard]] CorrectionLine offset(size_t host) const { return fit(host).line(); }
+  /// Of the possible ones the one that the ends of collectives show, if they do.
+  [[nodiscard]] CorrectionLine offset(size_t host) const;
   /// Narrows the bounds to [low, high], which hold all through the recording, where they allow it: true if they are
   /// narrower now.
   bool narrow(size_t host, int64_t low_ns, int64_t high_ns);
@@ -81,7 +85,7 @@ class OffsetBounds {
   [[nodiscard]] TimeRange span() const { return span_; }
 
  private:
-  static constexpr size_t kSlices = 64;
+  static constexpr size_t kSlices = CommonEnds::kSlices;
   /// By how much more the times of the second of two hosts are to be corrected than those of the first.
   struct Difference {
     struct Slice {
@@ -113,7 +117,8 @@ class OffsetBounds {
   size_t reference_;
   TimeRange span_;
   std::vector<Bounds> bounds_;
-  std::vector<Range> measured_;                                  // what narrow() narrowed them to
+  std::vector<Range> measured_;  // what narrow() narrowed them to
+  std::vector<CommonEnds> ends_;
   mutable std::vector<std::optional<CorrectionFit>> fits_;       // of hosts that were asked for: they take long
   std::vector<CorrectionBounds> slices_;                         // of each host, one after the other
   std::map<std::pair<size_t, size_t>, Difference> differences_;  // by two hosts with transfers, the lower index first

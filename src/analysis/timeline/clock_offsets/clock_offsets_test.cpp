@@ -103,13 +103,13 @@ class Pipeline {
     send(to, from);
     recv(to, from);
   }
-  /// AllReduces that all hosts are in for 100 ms.
-  void all_reduce() {
+  /// AllReduces that all hosts are in for 100 ms, as far as their threads can see.
+  void all_reduce(Completion completion = Completion::kSync) {
     for (size_t host = 0; host < members_.size(); ++host) {
       CallSequence sequence{.member = members_[host], .hash = 8, .comm_rank = static_cast<int32_t>(host)};
       for (int64_t i = 0; i < calls; ++i) {
         const int64_t at_ns = begin_ns(i, true);
-        const Call call{at_ns + ahead_ns(host, at_ns), us(100 * kNsPerMs), 0, Completion::kProfiler, true};
+        const Call call{at_ns + ahead_ns(host, at_ns), us(100 * kNsPerMs), 0, completion, true};
         SequenceTable::insert(sequence, call, i);
       }
       sequences.push_back(std::move(sequence));
@@ -328,6 +328,23 @@ TEST(ClocksBySends, TimesOfAClockThatDriftsAreMovedByTheRate) {
     EXPECT_NEAR(static_cast<double>(common_ns - true_ns), 1e6, 1e5) << "the middle of -1 and 3 ms, at all times";
     EXPECT_NEAR(static_cast<double>(clock.from_common(2, common_ns)),
                 static_cast<double>(true_ns + job.ahead_ns(1, true_ns)), 1);
+  }
+}
+
+/// The ends of the AllReduces show where between these bounds it is; they prove nothing.
+TEST(ClocksByEnds, ReportedEndsOfCollectivesChooseBetweenTheBounds) {
+  Pipeline job(2);
+  job.calls = 5000;
+  job.drift = 50e-6;
+  job.all_reduce(Completion::kProfiler);
+  job.both_ways(0, 1);
+  const Clock clock = job.aligned();
+  for (const int64_t since_s : {1, 50, 100}) {
+    const int64_t true_ns = since_s * kNsPerSecond;
+    const int64_t common_ns = clock.to_common(2, true_ns + job.ahead_ns(1, true_ns));
+    EXPECT_NEAR(static_cast<double>(common_ns - true_ns), 0, 20.0 * kNsPerUs) << since_s;
+    EXPECT_GE(*clock.error_ns(2), 3 * kNsPerMs) << "the farther bound";
+    EXPECT_LE(*clock.error_ns(2), 3 * kNsPerMs + 30 * kNsPerUs);
   }
 }
 

@@ -14,6 +14,8 @@ namespace stalltrace::analysis {
 namespace {
 
 constexpr double kRateOfPpm = 1e-6;
+/// Farther bounds leave no double that holds a nanosecond.
+constexpr int64_t kMostLeanNs = int64_t{1} << 52;
 /// Of sums of doubles; times are whole nanoseconds.
 constexpr double kRoundingNs = 0.01;
 constexpr int kHalvings = 40;
@@ -334,6 +336,28 @@ double CorrectionFit::farthest_bound_ns() const {
     farthest = std::max(farthest, std::abs(limit.limit - own));
   }
   return farthest;
+}
+
+CorrectionLine CorrectionFit::leaning_to(const CommonEnds::Line& wanted, TimeRange range, int64_t most_ns) const {
+  if (!line_.fits || std::abs(wanted.correction_ns - base_ns_) > kMostLeanNs) {
+    return line_;
+  }
+  const double value = static_cast<double>(wanted.correction_ns - base_ns_) - wanted.rate * since(wanted.at_ns);
+  double farthest = 0;
+  for (const int64_t at_ns : {range.from_ns, range.length() > 0 ? range.to_ns - 1 : range.from_ns}) {
+    const Band fits = band(since(at_ns));
+    const double own = value + wanted.rate * since(at_ns);
+    if (own < fits.low - wander_ns_ || own > fits.high + wander_ns_) {
+      return line_;
+    }
+    farthest = std::max({farthest, own - fits.low, fits.high - own});
+  }
+  const int64_t error_ns = std::llround(farthest + wander_ns_);
+  if (error_ns > most_ns && line_.error_ns <= most_ns) {
+    return line_;
+  }
+  return {
+      .at_ns = origin_ns_, .correction_ns = base_ns_ + std::llround(value), .rate = wanted.rate, .error_ns = error_ns};
 }
 
 CorrectionRange CorrectionFit::at(int64_t time_ns) const {

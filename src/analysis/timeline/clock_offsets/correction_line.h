@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "analysis/timeline/clock_offsets/common_ends.h"
 #include "model/time_range.h"
 
 namespace stalltrace::analysis {
@@ -58,6 +59,10 @@ class CorrectionFit {
   /// one. A clock may wander from its line as far as the bounds do from theirs: the bounds are widened by that much,
   /// and the error is larger by it.
   CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
+
+  /// This line instead of line(), if it is among those that fit at both ends of the `range` of the bounds. The error
+  /// covers all lines that fit, too; it is still line() if the error would exceed `most_ns` for that alone.
+  [[nodiscard]] CorrectionLine leaning_to(const CommonEnds::Line& wanted, TimeRange range, int64_t most_ns) const;
 
   [[nodiscard]] const CorrectionLine& line() const { return line_; }
   /// Between what the correction is at this time.
