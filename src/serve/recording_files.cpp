@@ -6,6 +6,8 @@
 #include <array>
 #include <filesystem>
 #include <iterator>
+#include <map>
+#include <mutex>
 #include <tuple>
 
 #include "serve/recordings.h"
@@ -81,9 +83,7 @@ class RecordingFiles final : public Recordings {
       Info info{.name = names_[i]};
       info.size_bytes = ::stat(paths_[i].c_str(), &status) == 0 ? status.st_size : 0;
       info.being_written = store::is_recording_written(paths_[i]);
-      if (Status readable = store::check_recording(paths_[i]); !readable) {
-        info.problem = std::move(readable.error());
-      }
+      info.problem = problem_of(i, info.being_written);
       infos.push_back(std::move(info));
     }
     return infos;
@@ -120,7 +120,23 @@ class RecordingFiles final : public Recordings {
 
   Result<std::shared_ptr<Snapshot>> own_snapshot(std::string_view name) override {
     ST_ASSIGN(const size_t which, index_of(name));
+    const FileState state = state_of(paths_[which]);
+    // An open connection would keep the writer of a recording from finishing it.
+    const bool written = store::is_recording_written(paths_[which]);
+    if (!written) {
+      const std::lock_guard lock(own_mutex_);
+      const auto known = own_.find(which);
+      if (known != own_.end() && known->second.snapshot.use_count() == 1 && known->second.state == state) {
+        known->second.snapshot->begin_request();
+        return known->second.snapshot;
+      }
+    }
     ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(std::span(&paths_[which], 1), notes_));
+    const std::lock_guard lock(own_mutex_);
+    own_.erase(which);
+    if (!written) {
+      own_.emplace(which, Own{state, snapshot});
+    }
     return snapshot;
   }
 
@@ -145,6 +161,25 @@ class RecordingFiles final : public Recordings {
     std::shared_ptr<FileSnapshot> snapshot;
   };
 
+  /// Each request asks for the list, and checking a file takes as long as many an answer.
+  std::optional<Error> problem_of(size_t which, bool being_written) {
+    const FileState state = state_of(paths_[which]);
+    if (!being_written) {
+      const std::lock_guard lock(checked_mutex_);
+      if (const auto known = checked_.find(which); known != checked_.end() && known->second == state) {
+        return std::nullopt;
+      }
+    }
+    if (Status readable = store::check_recording(paths_[which]); !readable) {
+      return std::move(readable.error());
+    }
+    if (!being_written) {
+      const std::lock_guard lock(checked_mutex_);
+      checked_[which] = state;
+    }
+    return std::nullopt;
+  }
+
   Result<size_t> index_of(std::string_view name) const {
     const auto found = std::ranges::find(names_, name);
     if (found == names_.end()) {
@@ -158,6 +193,15 @@ class RecordingFiles final : public Recordings {
   std::vector<std::string> notes_;
   std::vector<std::string> names_;
   std::vector<Kept> kept_;  // the last used at the end
+  /// The last one of each file, for the next request once this one has it no more: a fleet asks several times.
+  struct Own {
+    FileState state{};
+    std::shared_ptr<FileSnapshot> snapshot;
+  };
+  std::mutex own_mutex_;
+  std::map<size_t, Own> own_;
+  std::mutex checked_mutex_;
+  std::map<size_t, FileState> checked_;  // in that state the recording was right
 };
 
 }  // namespace

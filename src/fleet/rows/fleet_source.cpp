@@ -430,6 +430,38 @@ Status FleetSource::read_stream(TimeRange range, AnyVisitor visitor) {
       visitor);
 }
 
+Status FleetSource::read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) {
+  return std::visit(
+      [&]<typename T>(const Visitor<T>* visit) -> Status {
+        ST_ASSIGN(const Brought* brought, have(kTableOf<T>, range, false));
+        const std::vector<const store::TableBlocks*> tables = tables_of(*brought);
+        for (size_t i = 0; i < tables.size(); ++i) {
+          if (tables[i] == nullptr || (nodes != nullptr && !has_any(i, *nodes))) {
+            continue;
+          }
+          if (nodes == nullptr || recordings_[i].runs.size() == 1) {
+            ST_TRY(store::visit_row_blocks(*tables[i], i, unified_, range, visit));
+            continue;
+          }
+          const Visitor<T> visit_asked = [&](const T& row) {
+            if (nodes->contains(row.node_id)) {
+              (*visit)(row);
+            }
+          };
+          ST_TRY(store::visit_row_blocks(*tables[i], i, unified_, range, &visit_asked));
+        }
+        return {};
+      },
+      visitor);
+}
+
+bool FleetSource::has_any(size_t recording, const std::set<NodeId>& nodes) const {
+  return std::ranges::any_of(recordings_[recording].runs, [&](const Node& run) {
+    const std::optional<NodeId> id = unified_.unified_id(recording, run.node_id);
+    return id && nodes.contains(*id);
+  });
+}
+
 Status FleetSource::begin(const analysis::EvidenceReads& reads, const std::vector<NodeClock>& clocks) {
   shifts_ns_.clear();
   int64_t drift_ns = 0;  // nodes do not know how clocks drift, and get wider windows

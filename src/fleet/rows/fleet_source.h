@@ -21,6 +21,7 @@
 #include "fleet/rows/received_rows.h"
 #include "model/node_clock.h"
 #include "model/source.h"
+#include "model/streams/node_streams.h"
 #include "serve/rows/rows_request.h"
 #include "store/rows/row_block.h"
 
@@ -32,7 +33,7 @@ struct FleetSourceOptions {
 };
 
 /// Used by one thread. While it delivers rows it may ask the nodes, so that a call may take up to the client's limit.
-class FleetSource final : public EventSource, public analysis::EvidenceProvider {
+class FleetSource final : public EventSource, public NodeStreams, public analysis::EvidenceProvider {
  public:
   /// Asks all nodes: what they serve, their clocks, and what every analysis reads; failed() names those that did not
   /// answer. Each time nodes are asked, they have half of what is left of the limit: one that hangs leaves time to ask
@@ -42,6 +43,8 @@ class FleetSource final : public EventSource, public analysis::EvidenceProvider 
   Status read_state(AnyRows rows) override;
   /// An error if a node does not answer any more: an analysis has to begin again, without it.
   Status read_stream(TimeRange range, AnyVisitor visitor) override;
+  /// One recording after the other: each node's rows are in one of them.
+  Status read_by_node(TimeRange range, const std::set<NodeId>* nodes, AnyVisitor visitor) override;
 
   Status begin(const analysis::EvidenceReads& reads, const std::vector<NodeClock>& clocks) override;
   void end() override { narrow_ = false; }
@@ -91,6 +94,7 @@ class FleetSource final : public EventSource, public analysis::EvidenceProvider 
   Result<Brought*> have(std::string_view table, TimeRange range, bool completely);
   [[nodiscard]] std::vector<const store::TableBlocks*> tables_of(const Brought& brought) const;
   [[nodiscard]] std::map<NodeId, int64_t> shifts_of(size_t recording) const;
+  [[nodiscard]] bool has_any(size_t recording, const std::set<NodeId>& nodes) const;
 
   std::vector<NodeAddress> nodes_;
   FleetSourceOptions options_;

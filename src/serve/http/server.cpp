@@ -21,6 +21,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -245,6 +246,9 @@ class BeastServer final : public HttpServer {
       asio::co_spawn(io_, accept(i), asio::detached);
     }
     io_.run();
+    for (Watch* watch : watches_) {
+      watch->gone = true;  // what is being answered is for nobody
+    }
   }
 
   Status use_tls() {
@@ -373,6 +377,19 @@ class BeastServer final : public HttpServer {
     std::atomic<bool> gone = false;
   };
 
+  /// Keeps the watch among those of requests that are being answered.
+  class Watched {
+   public:
+    Watched(std::set<Watch*>& all, Watch* watch) : all_(all), own_(all.insert(watch).first) {}
+    ~Watched() { all_.erase(own_); }
+    Watched(const Watched&) = delete;
+    Watched& operator=(const Watched&) = delete;
+
+   private:
+    std::set<Watch*>& all_;
+    std::set<Watch*>::iterator own_;
+  };
+
   awaitable<HttpAnswer> answer_of(Channel& channel, http::request<http::string_body> message, size_t listener) {
     HttpRequest request{.method = std::string(message.method_string()),
                         .headers = kept_headers(message),
@@ -391,6 +408,7 @@ class BeastServer final : public HttpServer {
     const auto watch = std::make_shared<Watch>(io_, channel);
     request.gone = &watch->gone;
     watch->start();
+    const Watched watched(watches_, watch.get());
     std::function<HttpAnswer()> work = [this, &request] {
       return *request.gone ? answer_of_error(503, "no client waits for the answer", "") : handler_(request);
     };
@@ -466,6 +484,7 @@ class BeastServer final : public HttpServer {
 
   Handler handler_;
   ServerOptions options_;
+  std::set<Watch*> watches_;  // outlives the coroutines, which are ended with io_
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;

@@ -234,6 +234,23 @@ Result<std::vector<Node>> nodes_of(const TableBlocks& table) {
   return nodes;
 }
 
+Status visit_row_blocks(const TableBlocks& table, size_t recording, const UnifiedNodes& nodes, TimeRange range,
+                        EventSource::AnyVisitor visitor) {
+  return std::visit(
+      [&]<typename T>(const EventSource::Visitor<T>* visit) -> Status {
+        BlockReader<T> reader;
+        Rows<T> rows(table, nodes, recording, range, reader);
+        for (;;) {
+          ST_ASSIGN(const T* row, rows.next());
+          if (row == nullptr) {
+            return {};
+          }
+          (*visit)(*row);
+        }
+      },
+      visitor);
+}
+
 Status visit_row_blocks(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes, TimeRange range,
                         EventSource::AnyVisitor visitor) {
   return std::visit(

@@ -82,7 +82,10 @@ Status read_row_blocks(std::span<const TableBlocks* const> tables, const Unified
                        EventSource::AnyRows rows);
 /// Those of one recording, with its own ids.
 Result<std::vector<Node>> nodes_of(const TableBlocks& table);
-/// In the order of time, those that belong to `range`.
+/// Of one recording, the `recording`th of `nodes`: those that belong to `range`, in the order of time.
+Status visit_row_blocks(const TableBlocks& table, size_t recording, const UnifiedNodes& nodes, TimeRange range,
+                        EventSource::AnyVisitor visitor);
+/// Of all recordings, in the order of time.
 Status visit_row_blocks(std::span<const TableBlocks* const> tables, const UnifiedNodes& nodes, TimeRange range,
                         EventSource::AnyVisitor visitor);
 
