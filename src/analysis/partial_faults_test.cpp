@@ -292,7 +292,8 @@ TEST(PartialFaults, OfRanksThatAreAwaitedThroughOtherCommunicators) {
   EXPECT_NE(report.findings[0].summary.find("Without the recording of"), std::string::npos) << reported(report);
 }
 
-/// A device that begins late may have waited for a neighbour in the pipeline that was not recorded.
+/// A device that begins late may have waited for a neighbour in the pipeline that was not recorded. That time was lost
+/// is found all the same.
 TEST(PartialFaults, OfSlowDevicesOfAPipeline) {
   for (const simulation::Fault& fault :
        {simulation::Fault{.kind = simulation::FaultKind::kSlowDevice, .rank = 0, .ms = 60, .from = 20},
@@ -307,10 +308,32 @@ TEST(PartialFaults, OfSlowDevicesOfAPipeline) {
       const Report report = report_of(part);
       SCOPED_TRACE(reported(report));
       EXPECT_NE(report.health(), std::optional(true));
+      EXPECT_FALSE(report.findings.empty());
       for (const Finding& finding : report.findings) {
         EXPECT_TRUE(!finding.culprit || finding.culprit->rank == fault.rank) << finding.summary;
       }
     }
+  }
+}
+
+/// Every collective of the job needs all ranks: that one of them was not recorded makes no other device late.
+TEST(PartialFaults, OfSlowDevicesOfReplicas) {
+  constexpr int kSlow = 1;
+  simulation::JobOptions options{.nodes = kRanks, .ranks_per_node = 1, .steps = 60, .plugin = true};
+  options.faults = {{.kind = simulation::FaultKind::kSlowDevice, .rank = kSlow, .ms = 80, .from = 20}};
+  MemorySource whole;
+  simulation::Job(options).record_all(whole);
+  for (unsigned subset = 1; subset < (1U << kRanks) - 1; ++subset) {
+    const std::set<int> ranks = ranks_in(subset);
+    MemorySource part = recorded_on(nodes_of(ranks), whole);
+    const Report report = report_of(part);
+    SCOPED_TRACE(fmt::format("ranks recorded {:04b} (rank 0 last)\n{}", subset, reported(report)));
+    EXPECT_NE(report.health(), std::optional(true));
+    for (const Finding& finding : report.findings) {
+      EXPECT_TRUE(!finding.culprit || finding.culprit->rank == kSlow) << finding.summary;
+    }
+    EXPECT_EQ(std::ranges::count(report.findings, Cause::kSlowDevice, &Finding::cause),
+              ranks.contains(kSlow) && ranks.size() > 1 ? 1 : 0);
   }
 }
 

@@ -69,11 +69,12 @@ void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere&
       1, call.inside_ns, {}};
 }
 
-const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member) {
+const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member,
+                                       std::optional<uint32_t> except) {
   for (const uint32_t index : context.timeline.sequences_of(member)) {
     const CallSequence& sequence = context.timeline.sequences()[index];
     const Group& group = context.timeline.groups()[sequence.group];
-    if (!sequence.calls.empty() && !group.all_took_part) {
+    if (sequence.group != except && !sequence.calls.empty() && !group.all_took_part) {
       return &group;
     }
   }
