@@ -228,8 +228,8 @@ TEST(PartialFaults, OfDeathsByLackOfMemoryThatOthersFollow) {
 /// data group in time: rank 0 waits for it there, and rank 1 for rank 0 in the tensor group's next call.
 void fill_mesh(MemorySource& source, bool dies) {
   constexpr int64_t kLateNs = 40 * kNsPerMs;
-  constexpr int64_t kComputesNs = 10 * kNsPerMs;
   constexpr int64_t kTransferNs = 2 * kNsPerMs;
+  constexpr int64_t kComputesNs = kStepNs - kTransferNs;  // between its two calls
   Ending ending;
   ending.process = [=](int rank, Process& process) {
     process.rank_source = RankSource::kEnvironment;
@@ -254,6 +254,7 @@ void fill_mesh(MemorySource& source, bool dies) {
         call.rank = comm_rank;
         call.nranks = 2;
         call.comm_id_hash = call.comm_ptr = hash;
+        call.completion = Completion::kNetwork;  // no call of the rank is known to have waited for its end
         if (end_ns == kForever) {
           leave_open(call);
         }
@@ -334,6 +335,43 @@ TEST(PartialFaults, OfSlowDevicesOfReplicas) {
     }
     EXPECT_EQ(std::ranges::count(report.findings, Cause::kSlowDevice, &Finding::cause),
               ranks.contains(kSlow) && ranks.size() > 1 ? 1 : 0);
+  }
+}
+
+/// Its ranks 0 and 1 were recorded, and rank 1 has calls with one that was not: its device may have waited for that.
+TEST(PartialFaults, WhatASlowDeviceMayHaveWaitedForIsNotKnown) {
+  simulation::JobOptions options{.nodes = kRanks, .ranks_per_node = 1, .steps = 60, .plugin = true};
+  options.faults = {{.kind = simulation::FaultKind::kSlowDevice, .rank = 1, .ms = 80, .from = 20}};
+  MemorySource whole;
+  simulation::Job(options).record_all(whole);
+  MemorySource part = recorded_on(nodes_of({0, 1}), whole);
+  std::vector<Collective> others;
+  EXPECT_TRUE(part.stream<Collective>({},
+                                      [&](const Collective& row) {
+                                        if (row.node_id == node_of_rank(1) && row.op == Operation::kAllReduce &&
+                                            row.seq.value_or(1) % 12 == 0) {
+                                          others.push_back(row);
+                                        }
+                                      })
+                  .has_value());
+  EXPECT_FALSE(others.empty());
+  for (size_t i = 0; i < others.size(); ++i) {
+    Collective& call = others[i];
+    call.event_id += 10'000'000;
+    call.timestamp_ns -= 100 * kNsPerUs;
+    call.duration_ns = 50 * kNsPerUs;
+    call.kernel_start_ns.reset();
+    call.comm_id_hash = call.comm_ptr = 0x99;
+    call.seq = static_cast<int64_t>(i);
+    call.rank = 0;
+    call.nranks = 2;
+    part.accept(call);
+  }
+  const Report report = report_of(part);
+  ASSERT_FALSE(report.findings.empty());
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.cause, Cause::kUnknown) << finding.summary;
+    EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
   }
 }
 

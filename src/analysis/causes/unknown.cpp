@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/library_advice.h"
@@ -137,13 +138,63 @@ void join_awaited(std::vector<CauseGroup>& groups) {
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
 }
 
+/// The others waited for few pauses of one rank: a recorded one that was late each time, or one that was not recorded,
+/// as far as the steps of those who waited show.
+bool is_rare(const AnalysisContext& context, const CauseGroup& group) {
+  if (group.location.culprit != kNoMember) {
+    const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
+    return std::ranges::all_of(group.stalls, late) && is_rare_pause(context, group, group.location.culprit);
+  }
+  const auto in_part = [&](const Stall* stall) { return communicator_in_part(context, *stall) != nullptr; };
+  const std::vector<MemberIndex>& members = group.stalls.front()->members;
+  return !group.hung && !members.empty() && std::ranges::all_of(group.stalls, in_part) &&
+         is_rare_pause(context, group, members.front());
+}
+
+/// Stalls of devices are here where slow_device stepped back. What is ordinary by its rule, as where work is uneven and
+/// now this device is last, now that one, is no less so.
+void drop_uneven_work(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  std::vector<CauseGroup> by_device;
+  for (const CauseGroup& group : groups) {
+    for (const Stall* stall : group.stalls) {
+      if (!stall->on_device()) {
+        continue;
+      }
+      const MemberIndex member = stall->suspects.front();
+      auto found = std::ranges::find(by_device, member, [](const CauseGroup& one) { return one.location.culprit; });
+      if (found == by_device.end()) {
+        by_device.push_back({.cause = Cause::kSlowDevice, .location = {.culprit = member}});
+        found = by_device.end() - 1;
+      }
+      found->stalls.push_back(stall);
+    }
+  }
+  if (by_device.empty()) {
+    return;
+  }
+  for (CauseGroup& one : by_device) {
+    count_cost(context, one);
+  }
+  rule_of(Cause::kSlowDevice).refine(context, by_device);
+  std::set<const Stall*> kept;
+  for (const CauseGroup& one : by_device) {
+    kept.insert(one.stalls.begin(), one.stalls.end());
+  }
+  for (CauseGroup& group : groups) {
+    std::erase_if(group.stalls, [&](const Stall* stall) { return stall->on_device() && !kept.contains(stall); });
+  }
+  std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
+  for (CauseGroup& group : groups) {
+    count_cost(context, group);
+  }
+}
+
 /// What a rank did in a pause is not known where its threads were not recorded.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  drop_uneven_work(context, groups);
   join_awaited(groups);
   for (CauseGroup& group : groups) {
-    const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
-    group.rare =
-        group.location.culprit != kNoMember && std::ranges::all_of(group.stalls, late) && is_rare_pause(context, group);
+    group.rare = is_rare(context, group);
   }
 }
 
@@ -329,6 +380,16 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
            (member.exit_signal || member.exit_code.value_or(0) != 0);
   };
   const bool partial = describe_partial(context, group, finding);
+  if (partial && group.rare) {
+    finding.evidence.push_back(
+        {"collective",
+         group.instances,
+         fmt::format("ranks waited in {} of {}, for up to {}: as healthy jobs do for an evaluation, a checkpoint or a "
+                     "compilation, here of a rank that was not recorded",
+                     group.instances, count_of(steps_of(context, group, group.stalls.front()->members.front()), "step"),
+                     format_duration(group.longest_ns)),
+         {}});
+  }
   const bool exited = culprit != kNoMember && failed(context.cluster.member(culprit));
   if (!partial) {
     finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));

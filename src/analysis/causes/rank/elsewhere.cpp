@@ -69,12 +69,11 @@ void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere&
       1, call.inside_ns, {}};
 }
 
-const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member,
-                                       std::optional<uint32_t> except) {
+const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member) {
   for (const uint32_t index : context.timeline.sequences_of(member)) {
     const CallSequence& sequence = context.timeline.sequences()[index];
     const Group& group = context.timeline.groups()[sequence.group];
-    if (sequence.group != except && !sequence.calls.empty() && !group.all_took_part) {
+    if (!sequence.calls.empty() && !group.all_took_part) {
       return &group;
     }
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "analysis/causes/cause.h"
@@ -26,9 +25,8 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
 void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere& call, Hypothesis& hypothesis);
 
 /// A communicator on which the rank has calls and those of some ranks are not known: the rank may wait there in turn.
-/// Null if there is none. `except`: a group that does not count.
-const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member,
-                                       std::optional<uint32_t> except = std::nullopt);
+/// Null if there is none.
+const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member);
 
 /// The calls that follow() counted in a group's stalls, with the longest as text; empty where there are none.
 EvidenceCounter elsewhere_counter(const CauseGroup& group);

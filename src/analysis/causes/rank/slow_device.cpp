@@ -59,22 +59,22 @@ int64_t inside_elsewhere_ns(const AnalysisContext& context, const Stall& stall, 
   return inside_ns;
 }
 
-/// True if the rank's device may have waited for one that was not recorded: on another communicator, or on this one in
-/// a call that holds up some ranks and not others. One that synchronises all of them holds none up for longer.
+/// True if the rank's device may have waited for one that was not recorded: on another communicator, or on this one,
+/// unless all that it calls in a step is on this one and needs all ranks. Such calls hold no rank up longer than
+/// others.
 bool may_pass_on_a_wait(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval step) {
-  if (partly_known_communicator(context, member, stall.group) != nullptr) {
-    return true;
+  if (context.timeline.groups()[stall.group].all_took_part) {
+    return partly_known_communicator(context, member) != nullptr;
   }
-  bool holds_up_some = false;
+  bool all_held_up = true;
   for (const uint32_t index : context.timeline.sequences_of(member)) {
     const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.group == stall.group && !context.timeline.groups()[stall.group].all_took_part) {
-      for_each_call_around(sequence, step, [&](const Call& call) {
-        holds_up_some = holds_up_some || !call.present || !synchronises(context.timeline.signature(call.signature).op);
-      });
-    }
+    for_each_call_around(sequence, step, [&](const Call& call) {
+      all_held_up = all_held_up && sequence.group == stall.group && call.present &&
+                    synchronises(context.timeline.signature(call.signature).op);
+    });
   }
-  return holds_up_some;
+  return !all_held_up;
 }
 
 /// How much longer than the other ranks of the collective its device was inside of collectives of other communicators:
