@@ -223,7 +223,78 @@ TEST(PartialFaults, OfDeathsByLackOfMemoryThatOthersFollow) {
                         out_of_memory("out of memory, others abort slowly", 3 * kNsPerSecond, SIGABRT)});
 }
 
-/// A device that begins late may have waited for a neighbour in the pipeline that was not recorded.
+/// Tensor groups of ranks 0 and 1, 2 and 3; data groups of ranks 0 and 2, 1 and 3. In each step a rank calls on the
+/// first, then on the second. From kSlowFrom on, or in the last step alone where it `dies`, rank 2 does not come to its
+/// data group in time: rank 0 waits for it there, and rank 1 for rank 0 in the tensor group's next call.
+void fill_mesh(MemorySource& source, bool dies) {
+  constexpr int64_t kLateNs = 40 * kNsPerMs;
+  constexpr int64_t kTransferNs = 2 * kNsPerMs;
+  constexpr int64_t kComputesNs = kStepNs - kTransferNs;  // between its two calls
+  Ending ending;
+  ending.process = [=](int rank, Process& process) {
+    process.rank_source = RankSource::kEnvironment;
+    process.world_size = kRanks;
+    process.job_id = "job";
+    if (dies && rank == 2) {
+      exit_at(process, begin_of(kSteps - 1) + kComputesNs, SIGKILL);
+    }
+  };
+  describe(source, ending);
+  const auto late_ns = [=](int64_t step) { return !dies && step >= kSlowFrom && step < kSteps ? kLateNs : 0; };
+  uint64_t calls = 0;
+  int64_t from_ns = kOriginNs;
+  for (int64_t step = 0; step <= kSteps; ++step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const bool waits_or_is_late = rank % 2 == 0;
+      const auto add = [&](CommHash hash, int comm_rank, int64_t arrival_ns, int64_t end_ns) {
+        Collective call = call_of(rank, step);
+        call.event_id = make_event_id(call.node_id, ++calls);
+        call.timestamp_ns = arrival_ns;
+        call.duration_ns = end_ns - arrival_ns;
+        call.rank = comm_rank;
+        call.nranks = 2;
+        call.comm_id_hash = call.comm_ptr = hash;
+        call.completion = Completion::kNetwork;  // no call of the rank is known to have waited for its end
+        if (end_ns == kForever) {
+          leave_open(call);
+        }
+        source.accept(call);
+      };
+      const bool hangs = dies && step >= kSteps - 1;
+      const int64_t before_ns = step > 0 && !waits_or_is_late ? late_ns(step - 1) : 0;
+      if (step < kSteps || (hangs && !waits_or_is_late)) {
+        add(kHash + static_cast<CommHash>(rank / 2), rank % 2, from_ns - before_ns,
+            step < kSteps ? from_ns + kTransferNs : kForever);
+      }
+      if (step < kSteps && !(hangs && rank == 2)) {
+        const int64_t data_ns = from_ns + kComputesNs;
+        const int64_t pair_ns = waits_or_is_late ? late_ns(step) : 0;
+        add(kHash + 2 + static_cast<CommHash>(rank % 2), rank / 2, data_ns + (rank == 2 ? pair_ns : 0),
+            hangs && rank == 0 ? kForever : data_ns + pair_ns + kTransferNs);
+      }
+    }
+    from_ns += kStepNs + late_ns(step);
+  }
+}
+
+/// The communicator of ranks 0 and 1 is whole where both are recorded: the one that is awaited there waits in turn.
+TEST(PartialFaults, OfRanksThatAreAwaitedThroughOtherCommunicators) {
+  const auto mesh = [](bool dies) { return [dies](MemorySource& source) { fill_mesh(source, dies); }; };
+  FaultyJob late_job{"late_rank in a mesh", mesh(false), {Cause::kLateRank}, {2}, {}};
+  FaultyJob dead_job{"dead_rank in a mesh", mesh(true), {Cause::kDeadRank}, {2}, {}};
+  late_job.stalls_everywhere = dead_job.stalls_everywhere = false;  // the late rank waits for none
+  expect_no_other_rank({late_job, dead_job});
+  MemorySource whole;
+  fill_mesh(whole, false);
+  expect_culprit(only(whole), Cause::kLateRank, 2);
+  MemorySource part = recorded_on(nodes_of({0, 1}), whole);
+  const Report report = report_of(part);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_NE(report.findings[0].summary.find("Without the recording of"), std::string::npos) << reported(report);
+}
+
+/// A device that begins late may have waited for a neighbour in the pipeline that was not recorded. That time was lost
+/// is found all the same.
 TEST(PartialFaults, OfSlowDevicesOfAPipeline) {
   for (const simulation::Fault& fault :
        {simulation::Fault{.kind = simulation::FaultKind::kSlowDevice, .rank = 0, .ms = 60, .from = 20},
@@ -238,10 +309,69 @@ TEST(PartialFaults, OfSlowDevicesOfAPipeline) {
       const Report report = report_of(part);
       SCOPED_TRACE(reported(report));
       EXPECT_NE(report.health(), std::optional(true));
+      EXPECT_FALSE(report.findings.empty());
       for (const Finding& finding : report.findings) {
         EXPECT_TRUE(!finding.culprit || finding.culprit->rank == fault.rank) << finding.summary;
       }
     }
+  }
+}
+
+/// Every collective of the job needs all ranks: that one of them was not recorded makes no other device late.
+TEST(PartialFaults, OfSlowDevicesOfReplicas) {
+  constexpr int kSlow = 1;
+  simulation::JobOptions options{.nodes = kRanks, .ranks_per_node = 1, .steps = 60, .plugin = true};
+  options.faults = {{.kind = simulation::FaultKind::kSlowDevice, .rank = kSlow, .ms = 80, .from = 20}};
+  MemorySource whole;
+  simulation::Job(options).record_all(whole);
+  for (unsigned subset = 1; subset < (1U << kRanks) - 1; ++subset) {
+    const std::set<int> ranks = ranks_in(subset);
+    MemorySource part = recorded_on(nodes_of(ranks), whole);
+    const Report report = report_of(part);
+    SCOPED_TRACE(fmt::format("ranks recorded {:04b} (rank 0 last)\n{}", subset, reported(report)));
+    EXPECT_NE(report.health(), std::optional(true));
+    for (const Finding& finding : report.findings) {
+      EXPECT_TRUE(!finding.culprit || finding.culprit->rank == kSlow) << finding.summary;
+    }
+    EXPECT_EQ(std::ranges::count(report.findings, Cause::kSlowDevice, &Finding::cause),
+              ranks.contains(kSlow) && ranks.size() > 1 ? 1 : 0);
+  }
+}
+
+/// Its ranks 0 and 1 were recorded, and rank 1 has calls with one that was not: its device may have waited for that.
+TEST(PartialFaults, WhatASlowDeviceMayHaveWaitedForIsNotKnown) {
+  simulation::JobOptions options{.nodes = kRanks, .ranks_per_node = 1, .steps = 60, .plugin = true};
+  options.faults = {{.kind = simulation::FaultKind::kSlowDevice, .rank = 1, .ms = 80, .from = 20}};
+  MemorySource whole;
+  simulation::Job(options).record_all(whole);
+  MemorySource part = recorded_on(nodes_of({0, 1}), whole);
+  std::vector<Collective> others;
+  EXPECT_TRUE(part.stream<Collective>({},
+                                      [&](const Collective& row) {
+                                        if (row.node_id == node_of_rank(1) && row.op == Operation::kAllReduce &&
+                                            row.seq.value_or(1) % 12 == 0) {
+                                          others.push_back(row);
+                                        }
+                                      })
+                  .has_value());
+  EXPECT_FALSE(others.empty());
+  for (size_t i = 0; i < others.size(); ++i) {
+    Collective& call = others[i];
+    call.event_id += 10'000'000;
+    call.timestamp_ns -= 100 * kNsPerUs;
+    call.duration_ns = 50 * kNsPerUs;
+    call.kernel_start_ns.reset();
+    call.comm_id_hash = call.comm_ptr = 0x99;
+    call.seq = static_cast<int64_t>(i);
+    call.rank = 0;
+    call.nranks = 2;
+    part.accept(call);
+  }
+  const Report report = report_of(part);
+  ASSERT_FALSE(report.findings.empty());
+  for (const Finding& finding : report.findings) {
+    EXPECT_EQ(finding.cause, Cause::kUnknown) << finding.summary;
+    EXPECT_FALSE(finding.culprit.has_value()) << finding.summary;
   }
 }
 

@@ -138,23 +138,52 @@ TEST(PartialRecordings, NoHangIsBlamedOnAnotherRank) {
 TEST(PartialRecordings, AWaitAsLongAsEarlierOnesMayEnd) {
   using namespace small_job;
   constexpr int64_t kLateNs = 20 * kNsPerSecond;
-  Ending ending;  // rank 1 is that late once, and the last call has been open for twice as long
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    call.timestamp_ns += step > kSteps / 2 || (step == kSteps / 2 && rank == 1) ? kLateNs : 0;
-    *call.duration_ns += step == kSteps / 2 && rank != 1 ? kLateNs : 0;
-    if (step == kSteps - 1) {
-      leave_open(call);
-    }
+  for (const int late : {1, 3}) {  // that long once, and the last call has been open for twice as long
+    Ending ending;
+    ending.call = [=](int rank, int64_t step, Collective& call) {
+      call.timestamp_ns += step > kSteps / 2 || (step == kSteps / 2 && rank == late) ? kLateNs : 0;
+      *call.duration_ns += step == kSteps / 2 && rank != late ? kLateNs : 0;
+      if (step == kSteps - 1) {
+        leave_open(call);
+      }
+      return true;
+    };
+    ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 3 * kLateNs; };
+    MemorySource whole;
+    fill(whole, ending);
+    MemorySource half = recorded_on(nodes_of({0, 1}), whole);
+    const Report report = report_of(half);
+    const auto open = std::ranges::find(report.findings, Cause::kUnknown, &Finding::cause);
+    ASSERT_NE(open, report.findings.end()) << late << ": " << reported(report);
+    EXPECT_EQ(open->severity, Severity::kWaiting) << late << ": " << open->summary;
+  }
+}
+
+/// Rank 3, which was not recorded, pauses for 5 s in every step of which the number is a multiple of `every`.
+Finding paused_elsewhere(int64_t every) {
+  using namespace small_job;
+  constexpr int64_t kPauseNs = 5 * kNsPerSecond;
+  Ending ending;
+  ending.call = [=](int rank, int64_t step, Collective& call) {
+    const bool pauses = step > 0 && step % every == 0;
+    call.timestamp_ns += (std::max<int64_t>(0, step - 1) / every + (pauses && rank == 3 ? 1 : 0)) * kPauseNs;
+    *call.duration_ns += pauses && rank != 3 ? kPauseNs : 0;
     return true;
   };
-  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 3 * kLateNs; };
   MemorySource whole;
   fill(whole, ending);
   MemorySource half = recorded_on(nodes_of({0, 1}), whole);
-  const Report report = report_of(half);
-  const auto open = std::ranges::find(report.findings, Cause::kUnknown, &Finding::cause);
-  ASSERT_NE(open, report.findings.end()) << reported(report);
-  EXPECT_EQ(open->severity, Severity::kWaiting) << open->summary;
+  return only(half);
+}
+
+TEST(PartialRecordings, FewLongPausesOfARankThatWasNotRecordedAreNoProofOfAFault) {
+  const Finding few = paused_elsewhere(30);
+  EXPECT_EQ(few.cause, Cause::kUnknown);
+  EXPECT_FALSE(few.culprit.has_value()) << few.summary;
+  EXPECT_EQ(few.severity, Severity::kWaiting) << few.summary;
+  const Finding many = paused_elsewhere(8);
+  EXPECT_EQ(many.cause, Cause::kUnknown);
+  EXPECT_EQ(many.severity, Severity::kHigh) << many.summary;
 }
 
 /// Two communicators of two ranks each, made before tracing began. On the one of ranks 0 and 1, `late` stays away from

@@ -83,7 +83,7 @@ struct CauseRule {
   /// more expensive group of this cause, and may return any kind. After the gate it is called with groups of other
   /// causes, most expensive first, and may return only kDrop and kMention. The first answer other than kNone counts.
   Subsumption (*subsumed_by)(const SubsumptionQuery& query) = nullptr;
-  /// Optional. Stalls for which only this rule is used.
+  /// Optional. Stalls for which only this rule is used, and the fallback if it does not apply.
   bool (*only_for)(const Stall& stall) = nullptr;
   /// The cause may end a job at once: it is then reported at any cost.
   bool ends_jobs = false;

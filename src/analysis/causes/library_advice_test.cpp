@@ -50,6 +50,7 @@ Finding unreachable(Library library, const std::string& target) {
   MemorySource source;
   Ending ending;
   ending.node = [](int, Node& node) { node.ended_ns = kOriginNs + 20 * kNsPerSecond; };
+  ending.process = [](int, Process& process) { process.world_size = kRanks; };
   describe(source, ending);
   for (const int rank : {0, 1, 3}) {
     Collective call = call_of(rank, 0);

@@ -12,8 +12,11 @@ namespace stalltrace::analysis {
 const Stall& nearest(const CauseGroup& group) {
   const Stall* best = group.stalls.front();
   for (const Stall* stall : group.stalls) {
-    if (stall->root().path.size() < best->root().path.size() ||
-        (stall->root().path.size() == best->root().path.size() && stall->window.from_ns < best->window.from_ns)) {
+    if (stall->hung() != best->hung()) {
+      best = stall->hung() ? stall : best;
+    } else if (stall->root().path.size() < best->root().path.size() ||
+               (stall->root().path.size() == best->root().path.size() &&
+                stall->window.from_ns < best->window.from_ns)) {
       best = stall;
     }
   }
@@ -32,7 +35,10 @@ int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stal
         return longest_ns;
       }
       if (read_instance(context.timeline, stall.group, number, instance) && !instance.hung) {
-        longest_ns = std::max(longest_ns, instance.late_ns());
+        // Where the one that came last may not be recorded, the others wait in what looks like a transfer.
+        const bool in_transfer = !group.all_took_part && instance.completed() && instance.batch != BatchPart::kInside;
+        const int64_t to_ns = in_transfer ? instance.completion_ns : instance.last_arrival_ns;
+        longest_ns = std::max(longest_ns, to_ns - instance.waits_from_ns);
       }
     }
   }

@@ -6,11 +6,12 @@
 
 namespace stalltrace::analysis {
 
-/// The stall to describe: the one nearest to the root.
+/// The stall to describe: the one nearest to the root, of those that have not ended if there are any.
 const Stall& nearest(const CauseGroup& group);
 
 /// The longest time that the ranks of the stall's communicator waited for the last one in an earlier instance, once it
-/// had warmed up; 0 if none is known. At most kMostWaitsSearched instances.
+/// had warmed up; 0 if none is known. The transfer is part of it where some ranks were not recorded. At most
+/// kMostWaitsSearched instances.
 int64_t longest_wait_before_ns(const AnalysisContext& context, const Stall& stall);
 
 /// True if processes ended before the recording did: the absent rank, or all ranks that wait for it.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <set>
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/library_advice.h"
@@ -14,6 +15,7 @@
 #include "analysis/causes/network/links.h"
 #include "analysis/causes/open_wait.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/causes/rank/elsewhere.h"
 #include "analysis/causes/rank/pauses.h"
 #include "analysis/causes/recorded_kinds.h"
 #include "analysis/evidence/wait_graph.h"
@@ -32,6 +34,31 @@ bool is_connecting(const AnalysisContext& context, const Stall& stall) {
          !stall.ended_job() && stall.lost_ns < kConnectingNs;
 }
 
+/// The rank that the others wait for: the late or absent one, or that at the end of the waits on connections.
+MemberIndex awaited_rank(const AnalysisContext& context, const Stall& stall) {
+  if (stall.part() != StallPart::kTransfer) {
+    return stall.suspects.size() == 1 ? stall.suspects[0] : kNoMember;
+  }
+  const WaitGraph graph =
+      build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined(),
+                       [&](const Flow& flow) { return may_carry(context, stall, flow); });
+  return graph.sinks.size() == 1 ? graph.sinks[0] : kNoMember;
+}
+
+/// A communicator with ranks whose calls are not known: the stall's own, or another one of the rank that the others
+/// wait for. Null if there is none.
+const Group* communicator_in_part(const AnalysisContext& context, const Stall& stall) {
+  const std::vector<Group>& groups = context.timeline.groups();
+  if (!groups[stall.group].all_took_part) {
+    return &groups[stall.group];
+  }
+  if (std::ranges::all_of(groups, &Group::all_took_part)) {
+    return nullptr;
+  }
+  const MemberIndex awaited = awaited_rank(context, stall);
+  return awaited == kNoMember ? nullptr : partly_known_communicator(context, awaited);
+}
+
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   Hypothesis hypothesis{.cause = Cause::kUnknown, .applies = true};
   if (is_connecting(context, stall)) {
@@ -43,18 +70,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   } else if (!context.timeline.groups()[stall.group]
                   .all_took_part) {  // whom the others wait for may wait for those in turn
     hypothesis.why = "ranks that were not recorded may be those that the others wait for";
-  } else if (stall.part() != StallPart::kTransfer && stall.suspects.size() == 1) {
-    hypothesis.location.culprit = stall.suspects[0];
-    hypothesis.why = fmt::format("the others wait for {}; the recording does not show why",
-                                 short_name(context.cluster, stall.suspects[0]));
-  } else if (stall.part() == StallPart::kTransfer) {
-    const WaitGraph graph =
-        build_wait_graph(context.cluster, context.flows, context.evidence, stall.members, stall.examined(),
-                         [&](const Flow& flow) { return may_carry(context, stall, flow); });
-    if (graph.sinks.size() == 1) {
-      hypothesis.location.culprit = graph.sinks[0];
-      hypothesis.why = fmt::format("connections and transfers show that the others wait for {}",
-                                   short_name(context.cluster, graph.sinks[0]));
+  } else if (const MemberIndex awaited = awaited_rank(context, stall); awaited != kNoMember) {
+    const std::string name = short_name(context.cluster, awaited);
+    hypothesis.why = stall.part() == StallPart::kTransfer
+                         ? "connections and transfers show that the others wait for " + name
+                         : fmt::format("the others wait for {}; the recording does not show why", name);
+    if (partly_known_communicator(context, awaited) == nullptr) {
+      hypothesis.location.culprit = awaited;
+    } else {
+      hypothesis.why += "; it may wait on another communicator, for ranks that were not recorded";
     }
   }
   out.push_back(std::move(hypothesis));
@@ -114,13 +138,63 @@ void join_awaited(std::vector<CauseGroup>& groups) {
   std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
 }
 
+/// The others waited for few pauses of one rank: a recorded one that was late each time, or one that was not recorded,
+/// as far as the steps of those who waited show.
+bool is_rare(const AnalysisContext& context, const CauseGroup& group) {
+  if (group.location.culprit != kNoMember) {
+    const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
+    return std::ranges::all_of(group.stalls, late) && is_rare_pause(context, group, group.location.culprit);
+  }
+  const auto in_part = [&](const Stall* stall) { return communicator_in_part(context, *stall) != nullptr; };
+  const std::vector<MemberIndex>& members = group.stalls.front()->members;
+  return !group.hung && !members.empty() && std::ranges::all_of(group.stalls, in_part) &&
+         is_rare_pause(context, group, members.front());
+}
+
+/// Stalls of devices are here where slow_device stepped back. What is ordinary by its rule, as where work is uneven and
+/// now this device is last, now that one, is no less so.
+void drop_uneven_work(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  std::vector<CauseGroup> by_device;
+  for (const CauseGroup& group : groups) {
+    for (const Stall* stall : group.stalls) {
+      if (!stall->on_device()) {
+        continue;
+      }
+      const MemberIndex member = stall->suspects.front();
+      auto found = std::ranges::find(by_device, member, [](const CauseGroup& one) { return one.location.culprit; });
+      if (found == by_device.end()) {
+        by_device.push_back({.cause = Cause::kSlowDevice, .location = {.culprit = member}});
+        found = by_device.end() - 1;
+      }
+      found->stalls.push_back(stall);
+    }
+  }
+  if (by_device.empty()) {
+    return;
+  }
+  for (CauseGroup& one : by_device) {
+    count_cost(context, one);
+  }
+  rule_of(Cause::kSlowDevice).refine(context, by_device);
+  std::set<const Stall*> kept;
+  for (const CauseGroup& one : by_device) {
+    kept.insert(one.stalls.begin(), one.stalls.end());
+  }
+  for (CauseGroup& group : groups) {
+    std::erase_if(group.stalls, [&](const Stall* stall) { return stall->on_device() && !kept.contains(stall); });
+  }
+  std::erase_if(groups, [](const CauseGroup& group) { return group.stalls.empty(); });
+  for (CauseGroup& group : groups) {
+    count_cost(context, group);
+  }
+}
+
 /// What a rank did in a pause is not known where its threads were not recorded.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
+  drop_uneven_work(context, groups);
   join_awaited(groups);
   for (CauseGroup& group : groups) {
-    const auto late = [](const Stall* stall) { return stall->part() == StallPart::kLate; };
-    group.rare =
-        group.location.culprit != kNoMember && std::ranges::all_of(group.stalls, late) && is_rare_pause(context, group);
+    group.rare = is_rare(context, group);
   }
 }
 
@@ -200,8 +274,8 @@ bool may_end(const AnalysisContext& context, const CauseGroup& group) {
   if (is_undecided(group)) {
     return false;
   }
-  const auto all_took_part = [&](const Stall* stall) { return context.timeline.groups()[stall->group].all_took_part; };
-  if (std::ranges::none_of(group.stalls, all_took_part)) {
+  const auto in_part = [&](const Stall* stall) { return communicator_in_part(context, *stall) != nullptr; };
+  if (std::ranges::all_of(group.stalls, in_part)) {
     return may_still_come(context, group, false);
   }
   const auto proven = [&](const Stall* stall) { return stall->hung() && !all_inside(context, *stall); };
@@ -259,13 +333,14 @@ void add_resets(const AnalysisContext& context, Finding& finding) {
 
 /// Ranks were not recorded: that comes first. What the hosts of the others did to packets is known without them.
 bool describe_partial(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
-  const auto found = std::ranges::find_if(
-      group.stalls, [&](const Stall* stall) { return !context.timeline.groups()[stall->group].all_took_part; });
-  if (found == group.stalls.end()) {
+  const Group* communicator = nullptr;
+  for (auto stall = group.stalls.begin(); stall != group.stalls.end() && communicator == nullptr; ++stall) {
+    communicator = communicator_in_part(context, **stall);
+  }
+  if (communicator == nullptr) {
     return false;
   }
-  const Group& communicator = context.timeline.groups()[(*found)->group];
-  const MissingRanks& ranks = communicator.unrecorded;
+  const MissingRanks& ranks = communicator->unrecorded;
   std::string record;
   if (ranks.empty()) {
     finding.summary = fmt::format(
@@ -273,7 +348,7 @@ bool describe_partial(const AnalysisContext& context, const CauseGroup& group, F
         "{}.",
         cost_text(group));
     finding.evidence.push_back({"missing", 0, "missing: the calls of other ranks on the same communicator", {}});
-    record = communicator.hash == 0
+    record = communicator->hash == 0
                  ? "start the agents before the job: then the calls of all ranks are put together by the "
                    "communicator's name"
                  : "record every node of the job; of ranks that have called nothing yet, see where they are "
@@ -305,6 +380,16 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
            (member.exit_signal || member.exit_code.value_or(0) != 0);
   };
   const bool partial = describe_partial(context, group, finding);
+  if (partial && group.rare) {
+    finding.evidence.push_back(
+        {"collective",
+         group.instances,
+         fmt::format("ranks waited in {} of {}, for up to {}: as healthy jobs do for an evaluation, a checkpoint or a "
+                     "compilation, here of a rank that was not recorded",
+                     group.instances, count_of(steps_of(context, group, group.stalls.front()->members.front()), "step"),
+                     format_duration(group.longest_ns)),
+         {}});
+  }
   const bool exited = culprit != kNoMember && failed(context.cluster.member(culprit));
   if (!partial) {
     finding.summary = fmt::format("{}, and the recording does not show why: {}.", where, cost_text(group));

@@ -279,7 +279,7 @@ Decision decide(const AnalysisContext& all, Stall judged) {
   const auto claims = [&](const CauseRule& rule) { return rule.only_for != nullptr && rule.only_for(stall); };
   const bool claimed = std::ranges::any_of(cause_rules(), claims);
   for (const CauseRule& rule : cause_rules()) {
-    if ((claimed && !claims(rule)) || (found && rule.fallback)) {
+    if (rule.fallback ? found : claimed && !claims(rule)) {  // the fallback also where those that claim it step back
       continue;
     }
     const size_t first = decision.hypotheses.size();

@@ -12,6 +12,7 @@
 
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
+#include "analysis/causes/rank/elsewhere.h"
 #include "analysis/thresholds/bounds.h"
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
@@ -31,15 +32,13 @@ const JobEnd* job_end(const AnalysisContext& context, const Stall& stall) {
 
 /// True if another rank, which was not recorded, may have ended before it: its call may have failed because of that.
 bool may_have_followed(const AnalysisContext& context, MemberIndex member) {
-  bool inside = false;
-  bool all_recorded = true;
-  for (const uint32_t index : context.timeline.sequences_of(member)) {
+  const bool inside = std::ranges::any_of(context.timeline.sequences_of(member), [&](uint32_t index) {
     const CallSequence& sequence = context.timeline.sequences()[index];
     const bool open = !sequence.calls.empty() && sequence.calls.back().is_open();
-    inside = inside || (open && !sequence.ends_unseen() && !sequence.destroyed && !sequence.continued);
-    all_recorded = all_recorded && context.timeline.groups()[sequence.group].all_took_part;
-  }
-  return inside && !all_recorded && ended_like_a_failed_call(context.cluster.member(member));
+    return open && !sequence.ends_unseen() && !sequence.destroyed && !sequence.continued;
+  });
+  return inside && partly_known_communicator(context, member) != nullptr &&
+         ended_like_a_failed_call(context.cluster.member(member));
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {

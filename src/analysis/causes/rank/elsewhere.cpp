@@ -69,6 +69,17 @@ void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere&
       1, call.inside_ns, {}};
 }
 
+const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member) {
+  for (const uint32_t index : context.timeline.sequences_of(member)) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    const Group& group = context.timeline.groups()[sequence.group];
+    if (!sequence.calls.empty() && !group.all_took_part) {
+      return &group;
+    }
+  }
+  return nullptr;
+}
+
 EvidenceCounter elsewhere_counter(const CauseGroup& group) { return group.counters.sum(Counted::kElsewhere); }
 
 std::string elsewhere_text(const CauseGroup& group) { return group.counters.longest_detail(Counted::kElsewhere); }

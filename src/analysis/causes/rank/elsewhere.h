@@ -24,6 +24,10 @@ Elsewhere elsewhere(const AnalysisContext& context, const Stall& stall, MemberIn
 /// not recorded, it is not to blame.
 void follow(const AnalysisContext& context, const Stall& stall, const Elsewhere& call, Hypothesis& hypothesis);
 
+/// A communicator on which the rank has calls and those of some ranks are not known: the rank may wait there in turn.
+/// Null if there is none.
+const Group* partly_known_communicator(const AnalysisContext& context, MemberIndex member);
+
 /// The calls that follow() counted in a group's stalls, with the longest as text; empty where there are none.
 EvidenceCounter elsewhere_counter(const CauseGroup& group);
 std::string elsewhere_text(const CauseGroup& group);

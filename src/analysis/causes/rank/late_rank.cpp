@@ -70,7 +70,7 @@ std::vector<const Stall*> rare_work_of_rank0(const AnalysisContext& context, con
   if (context.cluster.member(group.location.culprit).rank != 0) {
     return {};
   }
-  const int64_t steps = steps_of(context, group);
+  const int64_t steps = steps_of(context, group, group.location.culprit);
   const bool few = share_of(group.instances, steps) <= kRareShare;
   const std::vector<const Stall*> most = few ? group.stalls : longest_stalls(context, group);
   Spent spent;
@@ -273,7 +273,7 @@ void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   size_t index = 0;
   std::erase_if(groups, [&](const CauseGroup&) { return drop[index++]; });
   for (CauseGroup& group : groups) {
-    group.rare = is_rare_pause(context, group);
+    group.rare = is_rare_pause(context, group, group.location.culprit);
   }
   std::ranges::move(notes, std::back_inserter(groups));
 }

@@ -72,16 +72,16 @@ std::vector<const Stall*> longest_stalls(const AnalysisContext& context, const C
   return longest;
 }
 
-int64_t steps_of(const AnalysisContext& context, const CauseGroup& group) {
+int64_t steps_of(const AnalysisContext& context, const CauseGroup& group, MemberIndex member) {
   const int64_t instances = instances_of(context, group.stalls);
-  const std::optional<int64_t> calls = context.settling.calls_of_step(group.location.culprit);
+  const std::optional<int64_t> calls = context.settling.calls_of_step(member);
   if (!calls || *calls == 1) {
     return instances;
   }
-  return std::min(instances, calls_of(context, group.location.culprit) / *calls);
+  return std::min(instances, calls_of(context, member) / *calls);
 }
 
-bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
+bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group, MemberIndex member) {
   std::vector<const Stall*> stalls = group.stalls;
   std::ranges::stable_sort(stalls, {}, [](const Stall* stall) { return stall->window.from_ns; });
   int64_t pauses = 0;
@@ -109,7 +109,7 @@ bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group) {
     first = next;
   }
   // A rank that is late in most steps of a short recording, or of a live window, does not pause now and then.
-  const int64_t steps = steps_of(context, group);
+  const int64_t steps = steps_of(context, group, member);
   const bool few =
       (pauses <= static_cast<int64_t>(kFewPauses) && 2 * pauses <= steps) || share_of(pauses, steps) <= kRareShare;
   return pauses > 0 && few && share_of(in_pauses_ns, all_ns) >= kRareWorkShare;
@@ -122,7 +122,8 @@ void describe_pauses(const AnalysisContext& context, const CauseGroup& group, Fi
          group.instances,
          fmt::format("it was late in {} of {}, for up to {}: as healthy jobs are for an evaluation, a checkpoint or a "
                      "compilation",
-                     group.instances, count_of(steps_of(context, group), "step"), format_duration(group.longest_ns)),
+                     group.instances, count_of(steps_of(context, group, group.location.culprit), "step"),
+                     format_duration(group.longest_ns)),
          {}});
   }
 }

@@ -14,10 +14,10 @@ IntervalSet lost_in(const AnalysisContext& context, const std::vector<const Stal
 /// The stalls that hold most of a group's lateness, the longest first. Those of one pause overlap: their time counts
 /// once.
 std::vector<const Stall*> longest_stalls(const AnalysisContext& context, const CauseGroup& group);
-/// The number of steps that were judged, where the rank's calls show what a step is; of instances otherwise.
-int64_t steps_of(const AnalysisContext& context, const CauseGroup& group);
-/// A few long pauses and nothing else that is worth a finding.
-bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group);
+/// The number of steps that were judged, where the calls of `member` show what a step is; of instances otherwise.
+int64_t steps_of(const AnalysisContext& context, const CauseGroup& group, MemberIndex member);
+/// A few long pauses in the steps of `member`, and nothing else that is worth a finding.
+bool is_rare_pause(const AnalysisContext& context, const CauseGroup& group, MemberIndex member);
 /// Says so, if the group is rare.
 void describe_pauses(const AnalysisContext& context, const CauseGroup& group, Finding& finding);
 

@@ -8,6 +8,7 @@
 #include "analysis/causes/cause.h"
 #include "analysis/causes/rank/activity.h"
 #include "analysis/causes/rank/chance.h"
+#include "analysis/causes/rank/elsewhere.h"
 #include "analysis/causes/rank/pauses.h"
 #include "analysis/intervals.h"
 #include "analysis/thresholds/causes.h"
@@ -30,31 +31,50 @@ Interval step_before(const AnalysisContext& context, const Stall& stall, MemberI
   return {stall.window.to_ns - step_ns.value_or(stall.window.length()), stall.window.to_ns};
 }
 
-struct Elsewhere {
-  int64_t inside_ns = 0;       // of collectives of other communicators
-  bool all_ranks_seen = true;  // of all other communicators of the rank: its device may be held up by any
-};
+/// The newest calls of a rank on a communicator before the step's end, from that back to one step before it.
+template <typename Visit>
+void for_each_call_around(const CallSequence& sequence, Interval step, Visit visit) {
+  auto call = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
+                                   [&](const Call& one) { return one.arrival_ns < step.to_ns; });
+  for (int64_t n = 0; call != sequence.calls.begin() && n < kCallsElsewhere; ++n) {
+    --call;
+    if (call->arrival_ns < step.from_ns - step.length()) {
+      break;
+    }
+    visit(*call);
+  }
+}
 
-Elsewhere time_elsewhere(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval step) {
-  Elsewhere found;
+/// How long the rank was inside of collectives of other communicators.
+int64_t inside_elsewhere_ns(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval step) {
+  int64_t inside_ns = 0;
   for (const uint32_t index : context.timeline.sequences_of(member)) {
     const CallSequence& sequence = context.timeline.sequences()[index];
-    if (sequence.group == stall.group) {
-      continue;
-    }
-    found.all_ranks_seen =
-        found.all_ranks_seen && (sequence.calls.empty() || context.timeline.groups()[sequence.group].all_took_part);
-    auto call = std::partition_point(sequence.calls.begin(), sequence.calls.end(),
-                                     [&](const Call& one) { return one.arrival_ns < step.to_ns; });
-    for (int64_t n = 0; call != sequence.calls.begin() && n < kCallsElsewhere; ++n) {
-      --call;
-      if (call->arrival_ns < step.from_ns - step.length()) {
-        break;
-      }
-      found.inside_ns += call->present ? intersect({call->arrival_ns, call->end_ns()}, step).length() : 0;
+    if (sequence.group != stall.group) {
+      for_each_call_around(sequence, step, [&](const Call& call) {
+        inside_ns += call.present ? intersect({call.arrival_ns, call.end_ns()}, step).length() : 0;
+      });
     }
   }
-  return found;
+  return inside_ns;
+}
+
+/// True if the rank's device may have waited for one that was not recorded: on another communicator, or on this one,
+/// unless all that it calls in a step is on this one and needs all ranks. Such calls hold no rank up longer than
+/// others.
+bool may_pass_on_a_wait(const AnalysisContext& context, const Stall& stall, MemberIndex member, Interval step) {
+  if (context.timeline.groups()[stall.group].all_took_part) {
+    return partly_known_communicator(context, member) != nullptr;
+  }
+  bool all_held_up = true;
+  for (const uint32_t index : context.timeline.sequences_of(member)) {
+    const CallSequence& sequence = context.timeline.sequences()[index];
+    for_each_call_around(sequence, step, [&](const Call& call) {
+      all_held_up = all_held_up && sequence.group == stall.group && call.present &&
+                    synchronises(context.timeline.signature(call.signature).op);
+    });
+  }
+  return !all_held_up;
 }
 
 /// How much longer than the other ranks of the collective its device was inside of collectives of other communicators:
@@ -63,7 +83,7 @@ int64_t longer_elsewhere_ns(const AnalysisContext& context, const Stall& stall, 
   std::vector<int64_t> others;
   for (const MemberIndex other : stall.members) {
     if (other != member && others.size() < kPeersCompared) {
-      others.push_back(time_elsewhere(context, stall, other, step_before(context, stall, member)).inside_ns);
+      others.push_back(inside_elsewhere_ns(context, stall, other, step_before(context, stall, member)));
     }
   }
   if (others.empty()) {
@@ -81,16 +101,17 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   hypothesis.coverage = kSlowDeviceConfidence;
   hypothesis.why = fmt::format("the device of {} began {} after the others, and its CPU had called in time",
                                short_name(context.cluster, member), format_duration(stall.lost_ns));
-  const Elsewhere elsewhere = time_elsewhere(context, stall, member, step_before(context, stall, member));
-  if (const int64_t longer_ns = longer_elsewhere_ns(context, stall, member, elsewhere.inside_ns);
+  const Interval step = step_before(context, stall, member);
+  if (const int64_t longer_ns =
+          longer_elsewhere_ns(context, stall, member, inside_elsewhere_ns(context, stall, member, step));
       share_of(longer_ns, stall.to_explain_ns()) >= kCoverage) {
     hypothesis.dismissed = true;
     hypothesis.why +=
         fmt::format("; in the step before it was in other communicators' collectives for {} longer than others",
                     format_duration(longer_ns));
-  } else if (!elsewhere.all_ranks_seen || !context.timeline.groups()[stall.group].all_took_part) {
-    hypothesis.dismissed = true;  // it may have waited for a rank that was not recorded
-    hypothesis.why += "; it has collectives with ranks that are not all recorded";
+  } else if (may_pass_on_a_wait(context, stall, member, step)) {
+    hypothesis.applies = false;
+    hypothesis.why += "; it may have waited in collectives with ranks that are not all recorded";
   }
   out.push_back(std::move(hypothesis));
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <set>
@@ -64,36 +65,71 @@ MemberIndex announcer(const std::vector<StuckCall>& stuck, const UnreachedByRank
     return kNoMember;
   }
   const int32_t next = (*own->rank + 1) % *own->nranks;
-  const auto other =
-      std::find_if(stuck.begin(), stuck.end(), [&](const StuckCall& one) { return one.call->rank == next; });
+  const auto other = std::find_if(stuck.begin(), stuck.end(), [&](const StuckCall& one) {
+    return one.call->rank == next && one.call->hash == own->hash;
+  });
   return other == stuck.end() || other->call->member == member ? kNoMember : other->call->member;
 }
 
-/// True if all ranks of the communicator were recorded inside its set-up: one of them announced the address.
-bool all_ranks_stuck(const std::vector<StuckCall>& stuck) {
-  std::set<int32_t> ranks;
-  int32_t nranks = 0;
-  for (const StuckCall& one : stuck) {
-    if (one.call->rank) {
-      ranks.insert(*one.call->rank);
-    }
-    nranks = std::max(nranks, one.call->nranks.value_or(0));
+/// The ranks of one communicator, by its own numbers.
+struct SetUpRanks {
+  int32_t nranks = 0;  // 0: not known
+  std::set<int32_t> seen;
+
+  [[nodiscard]] bool all_seen() const {
+    return nranks > 0 &&
+           std::ranges::count_if(seen, [&](int32_t rank) { return rank >= 0 && rank < nranks; }) == nranks;
   }
-  return nranks > 0 && ranks.size() == static_cast<size_t>(nranks);
+};
+
+/// By the hash of the communicator: those that are inside its set-up.
+std::map<CommHash, SetUpRanks> ranks_in_set_up(const std::vector<StuckCall>& stuck) {
+  std::map<CommHash, SetUpRanks> ranks;
+  for (const StuckCall& one : stuck) {
+    SetUpRanks& communicator = ranks[one.call->hash];
+    communicator.seen.insert(one.call->rank.value_or(-1));
+    communicator.nranks = std::max(communicator.nranks, one.call->nranks.value_or(0));
+  }
+  return ranks;
 }
 
-/// True if a process of each rank of the communicator was recorded, inside its set-up or elsewhere.
+/// True if all ranks of the communicators were recorded inside the set-up: one of them announced the address.
+bool all_ranks_stuck(const std::vector<StuckCall>& stuck) {
+  return std::ranges::all_of(ranks_in_set_up(stuck), [](const auto& one) { return one.second.all_seen(); });
+}
+
+/// Whether the process is of the member's job and attempt. One that has made no call yet has no attempt: it was started
+/// together with the others.
+bool is_with(const Cluster& cluster, NodeId node, int32_t pid, const Member& member) {
+  const AttemptIndex attempt = cluster.attempt_of(cluster.find(node, pid));
+  return attempt == kNoAttempt || attempt == member.attempt;
+}
+bool is_of_job(const Cluster& cluster, const Process& process, const Member& member) {
+  const int64_t start_ns = cluster.clock().to_common(process.node_id, process.start_ns);
+  const bool together =
+      process.start_ns == 0 || !member.start_ns || std::llabs(start_ns - *member.start_ns) <= kStartedTogetherNs;
+  return process.job_id == member.job_id && is_with(cluster, process.node_id, process.pid, member) && together;
+}
+
+/// True if a process of each rank of the communicators was recorded, inside the set-up or elsewhere. A rank of the job
+/// is one of a communicator only where that has all ranks of the job.
 bool all_ranks_recorded(const Cluster& cluster, const std::vector<StuckCall>& stuck) {
-  std::set<int32_t> ranks;
-  int32_t nranks = 0;
-  for (const StuckCall& one : stuck) {
-    ranks.insert(one.call->rank.value_or(-1));
-    nranks = std::max(nranks, one.call->nranks.value_or(0));
+  std::map<CommHash, SetUpRanks> ranks = ranks_in_set_up(stuck);
+  const Member& member = cluster.member(stuck.front().call->member);
+  for (const Communicator& row : cluster.communicators()) {
+    const auto found = ranks.find(row.comm_id_hash);
+    if (found != ranks.end() && is_with(cluster, row.node_id, row.pid, member)) {
+      found->second.seen.insert(row.rank.value_or(-1));
+    }
   }
   for (const Process& process : cluster.processes()) {
-    ranks.insert(process.rank.value_or(-1));
+    for (auto& [hash, communicator] : ranks) {
+      if (process.world_size == communicator.nranks && is_of_job(cluster, process, member)) {
+        communicator.seen.insert(process.rank.value_or(-1));
+      }
+    }
   }
-  return std::ranges::count_if(ranks, [&](int32_t rank) { return rank >= 0 && rank < nranks; }) == nranks;
+  return std::ranges::all_of(ranks, [](const auto& one) { return one.second.all_seen(); });
 }
 
 Result<Target> target_of(EventSource& source, const Cluster& cluster, const std::vector<StuckCall>& stuck,

@@ -4,6 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/ring_job.h"
 
@@ -12,11 +17,21 @@ namespace {
 
 using namespace small_job;
 
-/// All ranks except `elsewhere` are inside the set-up of their communicator until the end of the recording.
-void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_ns = 20 * kNsPerSecond) {
+void describe_job(
+    MemorySource& source, int64_t seen_ns = 20 * kNsPerSecond,
+    const std::function<void(int rank, Process&)>& change = [](int, Process&) {}) {
   Ending ending;
   ending.node = [=](int, Node& node) { node.ended_ns = kOriginNs + seen_ns; };
+  ending.process = [&](int rank, Process& process) {
+    process.world_size = kRanks;
+    change(rank, process);
+  };
   describe(source, ending);
+}
+
+/// All ranks except `elsewhere` are inside the set-up of their communicator until the end of the recording.
+void add_ranks(MemorySource& source, std::optional<int> elsewhere, int64_t seen_ns = 20 * kNsPerSecond) {
+  describe_job(source, seen_ns);
   for (int rank = 0; rank < kRanks; ++rank) {
     if (rank != elsewhere) {
       Collective call = call_of(rank, 0);
@@ -128,6 +143,63 @@ TEST(InitFailure, IsReportedBeforeTheUsualTimeOnlyWhereConnectionsComeToNothing)
   // Refusals of one attempt each are usual while ranks start.
   const Report refused = report_of_tries({0, 1, 3}, TcpEventKind::kConnectFailed, "10.77.0.3", 1, 2500 * kNsPerMs);
   EXPECT_TRUE(refused.healthy) << reported(refused);
+}
+
+/// Rank 1 tries an address from which nothing of the job comes; `call` changes the calls that set communicators up,
+/// `process` the processes.
+Finding not_reached(
+    const std::function<bool(int rank, Collective&)>& call,
+    const std::function<void(int rank, Process&)>& process = [](int, Process&) {}) {
+  MemorySource source;
+  describe_job(source, 20 * kNsPerSecond, process);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Collective row = call_of(rank, 0);
+    row.op = Operation::kCommInitRank;
+    row.seq.reset();
+    leave_open(row);
+    if (call(rank, row)) {
+      source.accept(row);
+    }
+  }
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    source.accept(attempt_of(1, TcpEventKind::kConnectFailed, attempt, {"127.0.0.1", 29500}));
+  }
+  return only(source);
+}
+
+/// The rank at the address, which may not be recorded, may be to blame.
+TEST(InitFailure, NoneIsNamedUnlessAllRanksOfTheCommunicatorAreRecorded) {
+  const auto without_rank2 = [](int rank, Collective&) { return rank != 2; };
+  const Finding recorded = not_reached(without_rank2);
+  ASSERT_TRUE(recorded.culprit.has_value()) << "rank 2 is of the job, and outside of the call";
+  EXPECT_EQ(recorded.culprit->rank, 1);
+  for (const auto& [what, change] : std::vector<std::pair<std::string, std::function<void(Process&)>>>{
+           {"another job", [](Process& process) { process.job_id = "other"; }},
+           {"a larger job", [](Process& process) { process.world_size = 2 * kRanks; }},
+           {"an unknown job", [](Process& process) { process.world_size.reset(); }}}) {
+    const Finding finding = not_reached(without_rank2, [&](int rank, Process& process) {
+      if (rank == 2) {
+        change(process);
+      }
+    });
+    EXPECT_EQ(finding.cause, Cause::kInitFailure);
+    EXPECT_FALSE(finding.culprit.has_value()) << what << ": " << finding.summary;
+  }
+  const Finding unknown_size = not_reached([](int rank, Collective& call) {
+    call.nranks.reset();
+    return rank != 2;
+  });
+  EXPECT_EQ(unknown_size.cause, Cause::kInitFailure);
+  EXPECT_FALSE(unknown_size.culprit.has_value()) << unknown_size.summary;
+  // Two communicators of four ranks each, of which two were recorded.
+  const Finding two = not_reached(
+      [](int rank, Collective& call) {
+        call.comm_id_hash += static_cast<CommHash>(rank % 2);
+        return true;
+      },
+      [](int, Process& process) { process.world_size = 2 * kRanks; });
+  EXPECT_EQ(two.cause, Cause::kInitFailure);
+  EXPECT_FALSE(two.culprit.has_value()) << two.summary;
 }
 
 TEST(InitFailure, SlowStartsWithoutRefusalsAreHealthy) {
