@@ -183,6 +183,7 @@ const std::vector<Prototype> kPrototypes{
     {"hipStreamWaitEvent_spt", kWaitLike},
     {"hipStreamBeginCapture", kBeginCaptureLike},
     {"hipStreamBeginCapture_spt", kBeginCaptureLike},
+    {"hipStreamBeginCaptureToGraph", kBeginCaptureLike},
     {"hipStreamEndCapture", kEndCaptureLike},
     {"hipStreamEndCapture_spt", kEndCaptureLike},
     {"hipGraphLaunch", kGraphLaunchLike},
