@@ -315,6 +315,7 @@ constexpr std::array kCalls{
     Call{"hipStreamWaitEvent_spt", kGpu, sync(ST_CALL_STREAM_WAIT_EVENT, 1, 2)},
     Call{"hipStreamBeginCapture", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
     Call{"hipStreamBeginCapture_spt", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
+    Call{"hipStreamBeginCaptureToGraph", kGpu, sync(ST_CALL_BEGIN_CAPTURE, 1, 0)},
     Call{"hipStreamEndCapture", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
     Call{"hipStreamEndCapture_spt", kGpu, sync(ST_CALL_END_CAPTURE, 1, 0)},
     Call{"hipGraphLaunch", kGpu, sync(ST_CALL_GRAPH_LAUNCH, 2, 0)},

@@ -63,7 +63,7 @@ Status note_unseen_graphs(EventSource& source, const Cluster& cluster, const Tim
     return {};
   }
   const std::string what =
-      captured > 0 ? fmt::format("{} captured into CUDA graphs, and what graphs run is not seen",
+      captured > 0 ? fmt::format("{} captured into CUDA graphs, or may have been, and what graphs run is not seen",
                                  captured == 1 ? "1 collective was" : fmt::format("{} collectives were", captured))
                    : "collectives may have been captured into CUDA graphs before tracing began, and what graphs run is "
                      "not seen";

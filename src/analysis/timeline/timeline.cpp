@@ -184,6 +184,11 @@ class TimelineBuilder {
     for (const GraphUse& use : graph_uses) {
       with_graphs.insert({use.node_id, use.pid});
     }
+    for (const Communicator& row : cluster_.communicators()) {
+      if (is_graph_communicator(row.comm_ptr)) {  // the GPU runtime's calls may not be recorded
+        with_graphs.insert({row.node_id, row.pid});
+      }
+    }
     if (with_graphs.empty()) {
       return;
     }
@@ -193,7 +198,8 @@ class TimelineBuilder {
       if (row.comm_id_hash == 0 || is_graph_communicator(row.comm_ptr)) {
         continue;
       }
-      if (row.rank_source == RankSource::kPlugin) {
+      // Of a split the file adds the rank, and the numbers are those of the probes.
+      if (row.rank_source == RankSource::kPlugin && row.parent_hash == 0) {
         numbered_by_file.insert(row.comm_id_hash);
       }
       if (with_graphs.contains({row.node_id, row.pid})) {

@@ -246,8 +246,9 @@ std::optional<Failure> rank_absent(const JobSetUp& set_up) {
     return std::nullopt;
   }
   const Severity severity = set_up.waiting(kLongWaitNs).empty() ? Severity::kWaiting : Severity::kCritical;
-  // One that ended may be why the others wait, and one that was not seen may run on a node that was not recorded.
-  const bool known = missing.count() == 1 && set_up.gone().empty();
+  // One that ended may be why the others wait, and one that was not seen may run on a node that was not recorded. That
+  // one rank does not reach another shows that the other was started.
+  const bool known = missing.count() == 1 && set_up.gone().empty() && set_up.failing() == set_up.failing_at_store();
   return Failure{.culprits = {},
                  .absent = known ? std::optional(missing.first()) : std::nullopt,
                  .what = fmt::format("{} of {} {} not seen on {}", missing.text(), set_up.job().world_size,

@@ -179,6 +179,24 @@ TEST(Rendezvous, ARankThatWasNeverStarted) {
   }
 }
 
+/// Rank 2 does not reach an address of the communicator, which rank 1 may have announced on a node of its own.
+TEST(Rendezvous, ARankThatWasNotSeenIsNotBlamedWhereAnotherReachesNoRank) {
+  for (const bool reaches : {true, false}) {
+    SetUpRows job(40 * kNsPerSecond);
+    for (const int32_t rank : {0, 2}) {
+      job.start(job.process(rank));
+      job.connect(100 + rank, 29500);
+      job.set_up(100 + rank);
+    }
+    job.connect(102, 40123, reaches ? 0 : ECONNREFUSED, 12, 1, "10.0.0.7");
+    const Report report = job.report();
+    ASSERT_EQ(report.findings.size(), 1U);
+    const Finding& finding = report.findings.front();
+    EXPECT_EQ(finding.cause, Cause::kInitFailure);
+    EXPECT_EQ(finding.culprit.has_value(), reaches) << finding.summary;
+  }
+}
+
 /// The whole job was ended from outside.
 TEST(Rendezvous, RanksThatEndTogetherAreMissedByNoRank) {
   SetUpRows job;

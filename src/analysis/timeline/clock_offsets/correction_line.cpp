@@ -64,7 +64,7 @@ CorrectionFit::CorrectionFit(std::span<const CorrectionBounds> bounds, const Cor
     const auto within_most = within ? within : farthest_ns(from, to, kMostDriftPpm);
     line_.error_ns = std::llround(violation_ns + (within_most ? *within_most : farthest_bound_ns()));
   }
-  follow_sides(from, to, rates);
+  follow_sides(from, to);
   limits_ = {};
 }
 
@@ -88,8 +88,9 @@ CorrectionLine CorrectionFit::choose(double from_ns, double to_ns, const Rates& 
 /// While a rank of one host is always late, all bounds of one side are loose, and those of the other lie along the
 /// clock's line: at another rate, the shortest transfers would have to become longer or shorter all the time, by just
 /// the difference. So do loose ones if the rank is always late by as much. If it is late by more and more, the two
-/// sides contradict each other.
-void CorrectionFit::follow_sides(double from_ns, double to_ns, Rates rates) {
+/// sides contradict each other. Loose bounds have room for lines that are less steep than the clock's: that those fit
+/// says nothing against a rate that both sides show.
+void CorrectionFit::follow_sides(double from_ns, double to_ns) {
   const auto low = side(-1, to_ns - from_ns);
   const auto high = side(1, to_ns - from_ns);
   if (!low || !high) {
@@ -98,6 +99,7 @@ void CorrectionFit::follow_sides(double from_ns, double to_ns, Rates rates) {
   if (std::abs(low->rate - high->rate) > kSidesAgree * std::max(low->uncertainty, high->uncertainty)) {
     return;
   }
+  Rates rates = up_to(kMostDriftPpm);
   double scatter_of_low_ns = 0;
   double scatter_of_high_ns = 0;
   for (const Side& one : {*low, *high}) {

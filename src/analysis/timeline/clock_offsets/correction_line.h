@@ -55,9 +55,9 @@ class CorrectionFit {
   /// fits, it is the one that violates the bounds least. The error is then that violation and the distance to the
   /// farthest bound, each of which reaches no farther than the others let it at the least of the two drifts at which
   /// they don't contradict each other; if they do at both, to the farthest of all. Where the low and the high bounds
-  /// lie along lines of one rate, only such rates count, if the error then is smaller or the chosen rate is another
-  /// one. A clock may wander from its line as far as the bounds do from theirs: the bounds are widened by that much,
-  /// and the error is larger by it.
+  /// lie along lines of one rate, up to kMostDriftPpm, only such rates count, if the error then is smaller or the
+  /// chosen rate is another one. A clock may wander from its line as far as the bounds do from theirs: the bounds are
+  /// widened by that much, and the error is larger by it.
   CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
 
   /// This line instead of line(), if it is among those that fit at both ends of the `range` of the bounds. The error
@@ -103,7 +103,7 @@ class CorrectionFit {
   double find_least_violation();
   [[nodiscard]] CorrectionLine choose(double from_ns, double to_ns, const Rates& rates) const;
   [[nodiscard]] std::optional<Side> side(double sign, double length_ns) const;
-  void follow_sides(double from_ns, double to_ns, Rates rates);
+  void follow_sides(double from_ns, double to_ns);
   [[nodiscard]] Band band(double since_ns) const;
   [[nodiscard]] std::optional<double> farthest_ns(double from_ns, double to_ns, int64_t most_ppm) const;
   [[nodiscard]] double farthest_bound_ns() const;

@@ -237,11 +237,14 @@ TEST(CorrectionFit, ARankThatIsLateInAlmostAllStepsLeavesTheRateKnown) {
 
 /// A rank of a third host is late: the bounds of both sides are loose.
 TEST(CorrectionFit, BoundsThatAreLooseByAsMuchAllTheTimeShowTheRate) {
-  for (const double ppm : {0.0, 50.0}) {
-    const Steps steps{.truth = drifting(ppm), .low_wait_ns = late_from(5), .high_wait_ns = late_from(5)};
-    const CorrectionFit fit = steps.fit();
-    EXPECT_LT(fit.line().error_ns, 3 * kNsPerMs);
-    EXPECT_TRUE(steps.contains_truth(fit));
+  for (const int64_t count : {200, 600, 3600}) {  // in a short time less steep lines fit as well
+    for (const double ppm : {0.0, 50.0, 150.0, 300.0, -200.0}) {
+      const Steps steps{
+          .count = count, .truth = drifting(ppm), .low_wait_ns = late_from(5), .high_wait_ns = late_from(5)};
+      const CorrectionFit fit = steps.fit();
+      EXPECT_LT(fit.line().error_ns, 3 * kNsPerMs) << count << " steps, " << ppm << " ppm";
+      EXPECT_TRUE(steps.contains_truth(fit)) << count << " steps, " << ppm << " ppm";
+    }
   }
 }
 

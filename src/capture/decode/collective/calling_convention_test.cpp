@@ -183,6 +183,7 @@ const std::vector<Prototype> kPrototypes{
     {"hipStreamWaitEvent_spt", kWaitLike},
     {"hipStreamBeginCapture", kBeginCaptureLike},
     {"hipStreamBeginCapture_spt", kBeginCaptureLike},
+    {"hipStreamBeginCaptureToGraph", kBeginCaptureToGraphLike},
     {"hipStreamEndCapture", kEndCaptureLike},
     {"hipStreamEndCapture_spt", kEndCaptureLike},
     {"hipGraphLaunch", kGraphLaunchLike},
