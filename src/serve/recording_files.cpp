@@ -31,6 +31,12 @@ class FileSnapshot final : public Snapshot {
     return snapshot;
   }
   void begin_request() { source_->begin_request(); }
+  /// What was found before belongs to other answers.
+  void begin_own_request() {
+    begin_request();
+    read_.left_out.clear();
+    std::ranges::fill(read_.fallbacks, 0);
+  }
   EventSource& source() override { return *source_; }
   [[nodiscard]] ReadNotes read_notes() const override {
     return {.first = notes_, .notes = read_.notes(), .rows_left_out = read_.rows_left_out()};
@@ -127,7 +133,7 @@ class RecordingFiles final : public Recordings {
       const std::lock_guard lock(own_mutex_);
       const auto known = own_.find(which);
       if (known != own_.end() && known->second.snapshot.use_count() == 1 && known->second.state == state) {
-        known->second.snapshot->begin_request();
+        known->second.snapshot->begin_own_request();
         return known->second.snapshot;
       }
     }

@@ -59,7 +59,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
 
 /// Of so many ranks an instance takes half a millisecond to read: two threads read some of them together.
 inline constexpr size_t kManyRanks = 1024;
-inline constexpr size_t kReadTogether = 4;  // more would not stay in a CPU's cache
+inline constexpr size_t kReadTogether = 4;              // more would not stay in a CPU's cache
 using InstancesRead = std::array<bool, kReadTogether>;  // what read_instance() returned for each
 /// Fills `out`, of kReadTogether elements at most, with the instances from `number` on.
 InstancesRead read_together(const Timeline& timeline, uint32_t group, int64_t number, std::span<Instance> out);
