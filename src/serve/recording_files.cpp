@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -49,7 +50,7 @@ class FileSnapshot final : public Snapshot {
 };
 
 /// Differs after each write to the file or its log.
-using FileState = std::array<int64_t, 8>;
+using FileState = std::array<int64_t, 12>;
 
 FileState state_of(const std::string& path) {
   FileState state{};
@@ -61,8 +62,10 @@ FileState state_of(const std::string& path) {
       state[next + 1] = status.st_size;
       state[next + 2] = status.st_mtim.tv_sec;
       state[next + 3] = status.st_mtim.tv_nsec;
+      state[next + 4] = status.st_ctim.tv_sec;
+      state[next + 5] = status.st_ctim.tv_nsec;
     }
-    next += 4;
+    next += 6;
   }
   return state;
 }
@@ -133,6 +136,7 @@ class RecordingFiles final : public Recordings {
       const std::lock_guard lock(own_mutex_);
       const auto known = own_.find(which);
       if (known != own_.end() && known->second.snapshot.use_count() == 1 && known->second.state == state) {
+        std::atomic_thread_fence(std::memory_order_acquire);  // after what its last user did
         known->second.snapshot->begin_own_request();
         return known->second.snapshot;
       }
@@ -140,6 +144,9 @@ class RecordingFiles final : public Recordings {
     ST_ASSIGN(std::shared_ptr<FileSnapshot> snapshot, FileSnapshot::open(std::span(&paths_[which], 1), notes_));
     const std::lock_guard lock(own_mutex_);
     own_.erase(which);
+    if (own_.size() >= kMostOwn) {
+      own_.erase(own_.begin());
+    }
     if (!written) {
       own_.emplace(which, Own{state, snapshot});
     }
@@ -204,6 +211,7 @@ class RecordingFiles final : public Recordings {
     FileState state{};
     std::shared_ptr<FileSnapshot> snapshot;
   };
+  static constexpr size_t kMostOwn = 8;  // each holds up to four descriptors
   std::mutex own_mutex_;
   std::map<size_t, Own> own_;
   std::mutex checked_mutex_;

@@ -93,6 +93,22 @@ TEST_F(LeaningFit, LeavesWhatTheBoundsRuleOut) {
   EXPECT_EQ(fit.leaning_to(kEnds, kEndsRange, kMostNs).at(kEndsBegin), before_ns);
 }
 
+/// Bounds that are tight in the middle only, where the line does not pass.
+TEST_F(LeaningFit, LeavesWhatTheBoundsRuleOutInTheMiddle) {
+  std::vector<CorrectionBounds> slices(CommonEnds::kSlices);
+  for (size_t i = 0; i < slices.size(); ++i) {
+    const int64_t at_ns = kEndsBegin + static_cast<int64_t>(i) * kEndsLengthNs / static_cast<int64_t>(slices.size());
+    const int64_t apart_ns = i == slices.size() / 2 ? 100 * kNsPerUs : 5 * kNsPerMs;
+    slices[i].at_least(kEndsAheadNs - apart_ns, at_ns);
+    slices[i].at_most(kEndsAheadNs + apart_ns, at_ns);
+  }
+  const CorrectionFit fit(slices, {}, kEndsRange);
+  CommonEnds::Line beside = kEnds;
+  beside.correction_ns += 2'500 * kNsPerUs;
+  EXPECT_EQ(fit.leaning_to(beside, kEndsRange, kMostNs).at(kEndsBegin), fit.line().at(kEndsBegin));
+  EXPECT_EQ(fit.leaning_to(kEnds, kEndsRange, kMostNs).at(kEndsBegin), kEndsAheadNs);
+}
+
 TEST_F(LeaningFit, DoesNotMakeAHostIncomparable) {
   const CorrectionFit fit = LeaningFit::fit(-kNsPerMs, 15 * kNsPerMs);
   const int64_t before_ns = fit.line().at(kEndsBegin);

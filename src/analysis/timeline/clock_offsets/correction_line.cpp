@@ -345,10 +345,13 @@ CorrectionLine CorrectionFit::leaning_to(const CommonEnds::Line& wanted, TimeRan
     return line_;
   }
   const double value = static_cast<double>(wanted.correction_ns - base_ns_) - wanted.rate * since(wanted.at_ns);
+  const int64_t length_ns = range.length() > 0 ? range.length() - 1 : 0;
   double farthest = 0;
-  for (const int64_t at_ns : {range.from_ns, range.length() > 0 ? range.to_ns - 1 : range.from_ns}) {
-    const Band fits = band(since(at_ns));
-    const double own = value + wanted.rate * since(at_ns);
+  constexpr int64_t kParts = CommonEnds::kSlices;
+  for (int64_t part = 0; part <= kParts; ++part) {
+    const double since_ns = since(range.from_ns) + static_cast<double>(length_ns) * static_cast<double>(part) / kParts;
+    const Band fits = band(since_ns);
+    const double own = value + wanted.rate * since_ns;
     if (own < fits.low - wander_ns_ || own > fits.high + wander_ns_) {
       return line_;
     }

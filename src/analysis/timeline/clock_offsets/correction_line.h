@@ -60,7 +60,7 @@ class CorrectionFit {
   /// widened by that much, and the error is larger by it.
   CorrectionFit(std::span<const CorrectionBounds> bounds, const CorrectionRange& always, TimeRange range);
 
-  /// This line instead of line(), if it is among those that fit at both ends of the `range` of the bounds. The error
+  /// This line instead of line(), if it lies between those that fit all through the `range` of the bounds. The error
   /// covers all lines that fit, too; it is still line() if the error would exceed `most_ns` for that alone.
   [[nodiscard]] CorrectionLine leaning_to(const CommonEnds::Line& wanted, TimeRange range, int64_t most_ns) const;
 

@@ -39,18 +39,22 @@ void CollectiveTracker::forget_member(const Communicator& comm) {
 }
 
 /// Whether a part of this call's transfer may have taken another way than the network: memory that processes share,
-/// NVLink. For a communicator without identity (made before the tracing began) any process of the same job counts;
-/// without the job's identity, any other process that makes such calls.
+/// NVLink. For a communicator without identity (made before the tracing began, or for all devices of a process) any
+/// other communicator of the process and any process of the same job counts; without the job's identity, any other
+/// process that makes such calls.
 bool CollectiveTracker::has_peer_on_node(const ProcessState& process, const Collective& row) const {
+  if (row.library == Library::kGloo) {
+    return false;  // its ranks talk over sockets on one node, too
+  }
   if (row.comm_id_hash != 0) {
     const auto members = members_here_.find(row.comm_id_hash);
     return members != members_here_.end() && members->second > 1;
   }
-  return std::ranges::any_of(states_, [&](const auto& entry) {
-    const ProcessState& other = entry.second;
-    const bool same_job = process.job.key == 0 || other.job.key == 0 || other.job.key == process.job.key;
-    return &other != &process && other.newest != 0 && other.library == process.library && same_job;
-  });
+  return process.comms.size() > 1 || std::ranges::any_of(states_, [&](const auto& entry) {
+           const ProcessState& other = entry.second;
+           const bool same_job = process.job.key == 0 || other.job.key == 0 || other.job.key == process.job.key;
+           return &other != &process && other.newest != 0 && other.library == process.library && same_job;
+         });
 }
 
 /// False where the process or its user has too many. Those that were destroyed are kept until then: calls that they had

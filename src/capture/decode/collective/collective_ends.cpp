@@ -247,6 +247,9 @@ void CollectiveTracker::complete_by_network(ProcessState& process, const st_call
     if (static_cast<int64_t>(record.last_net_ns) <= live->launched_ns) {
       break;  // nothing moved since this launch, nor since the later ones
     }
+    if (has_peer_on_node(process, live->row)) {
+      break;  // it may wait for a neighbour; and how many bytes the later ones need beside it is not known
+    }
     needed += live->row.bytes;
     if (record.net_bytes - live->net_bytes >= static_cast<uint64_t>(needed)) {
       ended.push_back(event);

@@ -170,6 +170,26 @@ TEST_F(EndAtTheLastByteTest, IsNotKnownOfAnUnknownCommunicatorBesideOtherRanks) 
   EXPECT_EQ(completion_of_late_synchronisation(), Completion::kSync);
 }
 
+/// As ncclCommInitAll makes them: a process with several devices.
+TEST_F(EndAtTheLastByteTest, IsNotKnownWhereTheProcessHasSeveralUnknownCommunicators) {
+  st_call_entry other = entry("ncclAllGather", 600);
+  other.comm = kComm + 1;
+  tracker_.on_entry(other);
+  EXPECT_EQ(completion_of_late_synchronisation(), Completion::kSync);
+}
+
+TEST_F(EndAtTheLastByteTest, IsNotShownBySilenceWhereAnotherRankIsOnTheNode) {
+  make_comm_of(kPid, 500, 0);
+  make_comm_of(kNeighbour, 600, 1);
+  launch("ncclAllReduce", 1 * kMs);
+  st_call_entry next = entry("ncclAllGather", 40 * kMs, 1);
+  next.last_net_ns = 21 * kMs;
+  next.net_bytes = 4096;
+  tracker_.on_entry(next);
+  tracker_.deliver_open();
+  EXPECT_EQ(only(Operation::kAllReduce).completion, Completion::kOpen);
+}
+
 TEST_F(EndAtTheLastByteTest, IsTheTransfersOfAnUnknownCommunicatorBesideAnotherJob) {
   tracker_.set_job(kPid, {.key = 1, .mpi_world = 0});
   tracker_.set_job(static_cast<int32_t>(kNeighbour), {.key = 2, .mpi_world = 0});
