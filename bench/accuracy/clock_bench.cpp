@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// How well the clocks of simulated hosts are aligned by their jobs alone: bench_clocks [--seeds FROM:TO] [--shape NAME]
-// Clocks are up to 5 s apart and drift by up to 50 ppm; half of the jobs have a fault that lasts.
+// How well the clocks of hosts are aligned by their jobs alone: bench_clocks [--seeds FROM:TO] [--shape NAME], of
+// simulated jobs. Clocks are up to 5 s apart and drift by up to 50 ppm; half of the jobs have a fault that lasts.
 // For each host but the reference, at the begin, the middle and the end of the job: how far its aligned times are from
 // the truth, and whether the stated error contains that. Each job is explained with right clocks, too: its findings
 // should be the same. Generation and analysis in one process, without files.
+// bench_clocks FILE...: by how much the times of each node of these recordings are moved, and the stated error. Of
+// copies of a lab run with a boot id for each node, the truth is 0.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <map>
 #include <optional>
 #include <ranges>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +28,7 @@
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"
 #include "model/memory_source.h"
+#include "store/read/reader.h"
 
 namespace stalltrace {
 namespace {
@@ -189,6 +193,14 @@ void run(const Request& request) {
   print("all", all);
 }
 
+void print_clocks(std::span<const std::string> files) {
+  const auto source = must(store::open_recordings(files));
+  for (const NodeClock& clock : must(explain(*source)).clocks) {
+    fmt::print("node {}: moved by {} ns, {:.3f} ppm, known to within {} ns\n", clock.node_id, clock.shift_ns,
+               clock.drift.rate * 1e6, clock.error_ns.value_or(-1));
+  }
+}
+
 Request request_of(int count, char** words) {
   Request request;
   for (int i = 1; i + 1 < count; ++i) {
@@ -208,4 +220,11 @@ Request request_of(int count, char** words) {
 }  // namespace
 }  // namespace stalltrace
 
-int main(int count, char** words) { stalltrace::run(stalltrace::request_of(count, words)); }
+int main(int count, char** words) {
+  const std::vector<std::string> all(words + 1, words + count);
+  if (!all.empty() && !all.front().starts_with("--")) {
+    stalltrace::print_clocks(all);
+  } else {
+    stalltrace::run(stalltrace::request_of(count, words));
+  }
+}

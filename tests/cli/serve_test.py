@@ -193,6 +193,7 @@ class Serving(Case):
         fingerprint = served.lines[1].split()[-1]
         ask = ("query", "--nodes", f"https://{served.address}", COUNT)
         self.assertIn("node0", self.done(run(*ask, "--token-file", token, "--tls-fingerprint", fingerprint)))
+        self.assertIn("node0", self.done(run(*ask, "--tls-fingerprint", fingerprint, environment={"STALLTRACE_TOKEN": TOKEN})))
         self.refused(run(*ask, "--token-file", token), FAILED, fingerprint)
         self.refused(run(*ask, "--tls-fingerprint", fingerprint, environment={"STALLTRACE_TOKEN": ""}), FAILED)
         self.refused(run(*ask, "--token-file", token, "--tls-fingerprint", "0" * 64), FAILED, fingerprint)

@@ -25,12 +25,12 @@ inline constexpr double kRateScatters = 2;
 inline constexpr int64_t kSteadyGrowthNs = 500 * kNsPerUs;
 /// The two sides show one rate if they are no farther apart than this share of the larger uncertainty.
 inline constexpr double kSidesAgree = 0.5;
-/// So many ends of collectives on two hosts show where between its bounds a clock is ...
+/// This many ends of collectives on two hosts show where between its bounds a clock is ...
 inline constexpr size_t kFewestEnds = 32;
 /// ... if half of them are no farther from their line than this: the ranks of a ring end within some 10 us, but their
 /// threads see that when they are woken.
 inline constexpr int64_t kEndsScatterNs = 100 * kNsPerUs;
-/// Less drift than this while the job ran is not told from none.
+/// Less drift than this while the job ran is not distinguished from none.
 inline constexpr int64_t kEndsAgreeNs = 20 * kNsPerUs;
 /// A clock that NTP steers wanders from its line by up to this many scatters of the bounds.
 inline constexpr double kWanderFactor = 1.5;

@@ -57,7 +57,7 @@ std::vector<NumberRange> numbers_of_instances(const Timeline& timeline, const Gr
 /// none is inside of it.
 bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Instance& out);
 
-/// Of so many ranks an instance takes half a millisecond to read: two threads read some of them together.
+/// Of this many ranks an instance takes half a millisecond to read: two threads read some of them together.
 inline constexpr size_t kManyRanks = 1024;
 inline constexpr size_t kReadTogether = 4;              // more would not stay in a CPU's cache
 using InstancesRead = std::array<bool, kReadTogether>;  // what read_instance() returned for each

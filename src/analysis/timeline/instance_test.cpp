@@ -46,7 +46,7 @@ void fill(MemorySource& source, int32_t ranks) {
   }
 }
 
-/// What tells an instance from another one.
+/// What distinguishes an instance from another one.
 struct Seen {
   int64_t number;
   std::vector<uint32_t> sequences;

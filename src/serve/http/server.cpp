@@ -247,7 +247,7 @@ class BeastServer final : public HttpServer {
     }
     io_.run();
     for (Watch* watch : watches_) {
-      watch->gone = true;  // what is being answered is for nobody
+      watch->gone = true;  // no client waits for what is being answered
     }
   }
 
