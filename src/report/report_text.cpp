@@ -65,6 +65,10 @@ std::string cost_text(const Finding& finding, const Report& report) {
 
 bool has_attempts(const Report& report) { return report.attempts.size() > 1; }
 
+/// The start of a process is known to a tick of the kernel's clock (proc(5), starttime), 10 ms: an attempt that follows
+/// another one at once may seem to begin before that ended. The analysis allows for as much (kLivesMeetNs).
+constexpr int64_t kStartErrorNs = 20 * kNsPerMs;
+
 /// "4 ranks", "2 job attempts of 2 ranks, one after the other,", "2 jobs of 2 ranks at the same time"
 std::string ranks_text(const Report& report) {
   const std::vector<JobAttempt>& attempts = report.attempts;
@@ -79,7 +83,7 @@ std::string ranks_text(const Report& report) {
     sizes.push_back(fmt::format("{}", attempts[i].ranks));
     all_equal = all_equal && attempts[i].ranks == attempts[0].ranks;
     for (size_t j = 0; j < i; ++j) {
-      const bool meet = std::max(attempts[i].range.from_ns, attempts[j].range.from_ns) <
+      const bool meet = std::max(attempts[i].range.from_ns, attempts[j].range.from_ns) + kStartErrorNs <
                         std::min(attempts[i].range.to_ns, attempts[j].range.to_ns);
       all_apart = all_apart && !meet;
       all_together = all_together && meet;
