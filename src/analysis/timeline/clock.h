@@ -31,7 +31,7 @@ namespace stalltrace::analysis {
 struct HostEdge {
   int64_t last_arrival_ns = std::numeric_limits<int64_t>::min();  // minimum: no rank arrived
   int64_t first_end_ns = kForever;                                // kForever: no rank is known to have completed it
-  int64_t first_reported_end_ns = kForever;  // the same, by the profiler plugin or the return of a blocking call
+  int64_t first_reported_end_ns = kForever;                       // the same, by the profiler plugin
 };
 
 /// A Send with its Recv.

@@ -32,8 +32,8 @@ IntervalSet sequence_numbers(const std::vector<HostSequence>& sequences) {
 void add(HostEdge& edge, const CallSequence& sequence, int64_t number, const Call& call) {
   edge.last_arrival_ns = std::max(edge.last_arrival_ns, sequence.kernel_start_ns(number).value_or(call.arrival_ns));
   edge.first_end_ns = std::min(edge.first_end_ns, call.end_ns());
-  // A rank may synchronise with its device long after that was done.
-  if (call.completion == Completion::kProfiler || call.completion == Completion::kCall) {
+  // A rank may synchronise with its device, or return from a blocking call, long after that was done.
+  if (call.completion == Completion::kProfiler) {
     edge.first_reported_end_ns = std::min(edge.first_reported_end_ns, call.end_ns());
   }
 }
