@@ -7,7 +7,7 @@
 namespace stalltrace::lab {
 
 /// Jobs that do not hang have time to recover from their fault.
-inline constexpr std::string_view kTimeout = "--timeout 60s";
+inline constexpr std::string_view kTimeout = "--timeout 120s";
 
 struct MatrixJob {
   int steps = 100;

@@ -27,8 +27,8 @@ inline constexpr int64_t kSteadyGrowthNs = 500 * kNsPerUs;
 inline constexpr double kSidesAgree = 0.5;
 /// This many ends of collectives on two hosts show where between its bounds a clock is ...
 inline constexpr size_t kFewestEnds = 32;
-/// ... if half of them are no farther from their line than this: the ranks of a ring end within some 10 us, but their
-/// threads see that when they are woken.
+/// ... if half of them are no farther from their line than this: the ranks of a collective end it at about the same
+/// time, but the threads that report it are woken later.
 inline constexpr int64_t kEndsScatterNs = 100 * kNsPerUs;
 /// Less drift than this while the job ran is not distinguished from none.
 inline constexpr int64_t kEndsAgreeNs = 20 * kNsPerUs;

@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <ranges>
 #include <utility>
 
 #include "analysis/thresholds/clocks.h"
-#include "base/numbers/median.h"
+#include "base/numbers/robust_line.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -128,38 +127,26 @@ void CorrectionFit::follow_sides(double from_ns, double to_ns) {
 
 /// None if too few slices have such a bound, or they cover less than half of the time.
 std::optional<CorrectionFit::Side> CorrectionFit::side(double sign, double length_ns) const {
-  std::vector<Limit> points;
-  std::ranges::copy_if(std::span(limits_).first(slice_limits_), std::back_inserter(points),
-                       [&](const Limit& limit) { return limit.sign == sign; });
+  std::vector<LinePoint> points;
+  for (const Limit& limit : std::span(limits_).first(slice_limits_)) {
+    if (limit.sign == sign) {
+      points.push_back({limit.since_ns, limit.limit});
+    }
+  }
   if (points.size() < kSideSlices) {
     return std::nullopt;
   }
-  std::ranges::sort(points, {}, &Limit::since_ns);
+  std::ranges::sort(points, {}, &LinePoint::at);
   // Twice the time of the middle half: a few that are far from the others count for nothing.
-  const double covered_ns = 2 * (points[points.size() * 3 / 4].since_ns - points[points.size() / 4].since_ns);
+  const double covered_ns = 2 * (points[points.size() * 3 / 4].at - points[points.size() / 4].at);
   if (length_ns <= 0 || covered_ns < length_ns / 2) {
     return std::nullopt;
   }
-  std::vector<double> rates;
-  rates.reserve(points.size() * points.size() / 2);
-  for (size_t i = 0; i < points.size(); ++i) {
-    for (size_t j = 0; j < i; ++j) {
-      if (const double apart_ns = points[i].since_ns - points[j].since_ns; apart_ns > 0) {
-        rates.push_back((points[i].limit - points[j].limit) / apart_ns);
-      }
-    }
-  }
-  const double rate = median(std::move(rates));
-  std::vector<double> values;
-  for (const Limit& point : points) {
-    values.push_back(point.limit - rate * point.since_ns);
-  }
-  const double middle = median(values);
-  for (double& value : values) {
-    value = std::abs(value - middle);
-  }
-  const auto scatter = values.begin() + static_cast<ptrdiff_t>(kScatterShare * static_cast<double>(values.size()));
-  std::ranges::nth_element(values, scatter);
+  const double rate = median_rate(points);
+  std::vector<double> distances = about_line(points, rate).distances;
+  const auto scatter =
+      distances.begin() + static_cast<ptrdiff_t>(kScatterShare * static_cast<double>(distances.size()));
+  std::ranges::nth_element(distances, scatter);
   const double apart_ns = std::max(kRateScatters * *scatter, static_cast<double>(kSteadyGrowthNs));
   return Side{.rate = rate, .uncertainty = apart_ns / std::min(covered_ns, length_ns), .scatter_ns = *scatter};
 }
