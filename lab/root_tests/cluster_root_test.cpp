@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The practice cluster for real, with a shell script instead of the agent: each fault has its effect, and nothing
 // remains after success, failure, interruption and kill -9.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "lab/cluster/host/cgroup.h"
 #include "lab/cluster/host/command.h"
 #include "lab/cluster/host/lock.h"
 #include "lab/cluster/host/network.h"
@@ -318,6 +320,25 @@ TEST_F(LabRoot, DownCleansUpAfterAKilledRun) {
   ASSERT_TRUE(removed) << removed.error().what;
   EXPECT_THAT(*removed, testing::Contains("stalltrace-node1"));
   EXPECT_THAT(down().value(), IsEmpty());
+}
+
+TEST_F(LabRoot, TheNextRunMakesTheControlGroupThatAKilledOneLeft) {
+  const std::string throttled = "cpu_contention:rank=1,how=throttle,quota=50,start=0s";
+  const pid_t pid = start_run(options(throttled, 100000));
+  const auto in_group = [] {
+    const int rank = find_process(1, "nccl-train");
+    const std::string groups = rank == 0 ? "" : read_file(fmt::format("/proc/{}/cgroup", rank)).value_or("");
+    return groups.find("/stalltrace-lab-") != std::string::npos;
+  };
+  ASSERT_TRUE(eventually(in_group));
+  ::kill(pid, SIGKILL);
+  (void)wait_for(pid);
+
+  RunOptions next = options(throttled);
+  next.out_dir = folder_ + "/next";
+  const auto outcome = run(next);
+  ASSERT_TRUE(outcome) << outcome.error().what;
+  EXPECT_THAT(remove_cgroups(), IsEmpty());
 }
 
 TEST_F(LabRoot, TheNextRunClearsWhatAKilledOneLeft) {

@@ -78,8 +78,7 @@ Result<AppliedFault> throttle(const FaultSpec& spec, const FaultContext& context
   const CgroupLimit limit = {{{"cpu.cfs_period_us", period}, {"cpu.cfs_quota_us", quota}},
                              {{"cpu.max", fmt::format("{} {}", quota, period)}}};
   AppliedFault applied;
-  ST_TRY(limit_processes("cpu", fmt::format("stalltrace-{}", context.number), limit, context.node().pids,
-                         applied.commands, applied.undo));
+  ST_TRY(limit_processes("cpu", context.number, limit, context.node().pids, applied.commands, applied.undo));
   return applied;
 }
 

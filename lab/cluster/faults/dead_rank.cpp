@@ -28,8 +28,8 @@ Result<AppliedFault> run_out_of_memory(const FaultContext& context) {
   const std::string bytes(kLimitBytes);
   ST_ASSIGN(AppliedFault applied, apply_bug(context.node(), "leak", kLeakMegabytes));
   const CgroupLimit limit = {{{"memory.limit_in_bytes", bytes}}, {{"memory.max", bytes}, {"memory.swap.max", "0"}}};
-  if (Status limited = limit_processes("memory", fmt::format("stalltrace-{}", context.number), limit,
-                                       context.node().pids, applied.commands, applied.undo);
+  if (Status limited =
+          limit_processes("memory", context.number, limit, context.node().pids, applied.commands, applied.undo);
       !limited) {
     (void)undo_all(applied.undo);
     return std::unexpected(std::move(limited.error()));

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <thread>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -19,6 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view kRoot = "/sys/fs/cgroup";
+constexpr std::string_view kNamePrefix = "stalltrace-lab-";
+constexpr int kRemovalTries = 10;
+constexpr auto kRemovalPause = std::chrono::milliseconds(100);
 
 struct Parent {
   std::string home;    // the process's current group
@@ -83,16 +88,15 @@ Status fill(const Parent& parent, const std::string& folder, const CgroupLimit& 
 
 }  // namespace
 
-Status limit_processes(std::string_view controller, const std::string& name, const CgroupLimit& limit,
-                       const std::vector<int>& pids, std::vector<std::string>& commands,
-                       std::vector<UndoAction>& undo) {
+Status limit_processes(std::string_view controller, int number, const CgroupLimit& limit, const std::vector<int>& pids,
+                       std::vector<std::string>& commands, std::vector<UndoAction>& undo) {
   const std::optional<Parent> parent = pids.empty() ? std::nullopt : parent_of(controller, pids.front());
   if (!parent) {
     return fail(fmt::format("no cgroup with the {} controller can be made here", controller),
                 "mount the cgroup file system, and enable the controller in cgroup.subtree_control",
                 ErrorKind::kUnsupported);
   }
-  const std::string folder = parent->folder + "/" + name;
+  const std::string folder = fmt::format("{}/{}{}", parent->folder, kNamePrefix, number);
   if (::mkdir(folder.c_str(), 0755) != 0) {
     return fail_errno("create " + folder, errno);
   }
@@ -110,6 +114,30 @@ Status limit_processes(std::string_view controller, const std::string& name, con
   }
   undo.push_back(remove);
   return {};
+}
+
+std::vector<std::string> remove_cgroups() {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(kRoot, fs::directory_options::skip_permission_denied, error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->path().filename().string().starts_with(kNamePrefix) && entry->is_directory(ignored)) {
+      found.push_back(entry->path().string());
+      entry.disable_recursion_pending();
+    }
+  }
+  std::vector<std::string> removed;
+  for (std::string& folder : found) {
+    for (int attempt = 0; attempt < kRemovalTries; ++attempt) {
+      if (::rmdir(folder.c_str()) == 0) {
+        removed.push_back(std::move(folder));
+        break;
+      }
+      std::this_thread::sleep_for(kRemovalPause);
+    }
+  }
+  return removed;
 }
 
 }  // namespace stalltrace::lab

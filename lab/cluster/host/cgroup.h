@@ -18,10 +18,14 @@ struct CgroupLimit {
   std::vector<std::pair<std::string, std::string>> version2;
 };
 
-/// Makes a group `name` for `controller` ("cpu", "memory") with this limit and moves the processes there. Adds the
-/// equivalent shell commands and the undo actions: the processes move back, the group is removed. On error nothing is
-/// left behind.
-Status limit_processes(std::string_view controller, const std::string& name, const CgroupLimit& limit,
-                       const std::vector<int>& pids, std::vector<std::string>& commands, std::vector<UndoAction>& undo);
+/// Makes a group for `controller` ("cpu", "memory") with this limit and moves the processes there; `number` makes its
+/// name unique. Adds the equivalent shell commands and the undo actions: the processes move back, the
+/// group is removed. On error nothing is left behind.
+Status limit_processes(std::string_view controller, int number, const CgroupLimit& limit, const std::vector<int>& pids,
+                       std::vector<std::string>& commands, std::vector<UndoAction>& undo);
+
+/// Removes the groups that killed runs left, in every hierarchy, and returns their paths. The kernel keeps a group for
+/// as long as it has processes, so they are to be ended before; waits up to 1 s for each group.
+std::vector<std::string> remove_cgroups();
 
 }  // namespace stalltrace::lab

@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "lab/cluster/host/cgroup.h"
 #include "lab/cluster/host/lock.h"
 #include "lab/cluster/host/network.h"
 #include "lab/cluster/state.h"
@@ -62,6 +64,9 @@ LeftoverNote::~LeftoverNote() {
 
 Result<std::vector<std::string>> remove_everything() {
   ST_ASSIGN(std::vector<std::string> removed, remove_namespaces());
+  for (std::string& folder : remove_cgroups()) {
+    removed.push_back(std::move(folder));
+  }
   remove_noted_folders(removed);
   empty_state_folder(removed);
   return removed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Remains of a killed run: its namespaces, and the folders listed in a note under /run. The next lab removes them, or
-// `lab down`.
+// Remains of a killed run: its namespaces, its control groups, and the folders listed in a note under /run. The next
+// lab removes them, or `lab down`.
 #pragma once
 
 #include <span>
@@ -27,8 +27,8 @@ class LeftoverNote {
   bool owned_ = true;
 };
 
-/// Removes namespaces, node folders and the lab's other files under /run, and returns their names. Needs the lab's
-/// lock.
+/// Removes namespaces, control groups, node folders and the lab's other files under /run, and returns their names.
+/// Needs the lab's lock.
 Result<std::vector<std::string>> remove_everything();
 
 /// The same, unless a cluster made by hand is up; then nothing. The lock's holder knows that no run is active.
