@@ -160,7 +160,7 @@ TEST_F(LabRoot, RanksTalkAcrossNamespacesAndAgentsAreStoppedInOrder) {
 
 TEST_F(LabRoot, PacketLossDropsPacketsInEveryDirection) {
   for (const char* direction : {"ingress", "egress", "link"}) {
-    const auto outcome = run(options(std::string("packet_loss:rank=1,percent=5,start=0s,direction=") + direction));
+    const auto outcome = run(options(std::string("packet_loss:rank=1,percent=5,start=0s,direction=") + direction, 15));
     ASSERT_TRUE(outcome) << outcome.error().what;
     EXPECT_TRUE(outcome->completed) << outcome->problem;
     const auto fault = truth()["faults"][0];
