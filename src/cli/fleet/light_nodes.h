@@ -6,32 +6,15 @@
 #include <functional>
 #include <map>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "cli/fleet/node_trouble.h"
 #include "cli/fleet/silent_nodes.h"
 #include "serve/host_clock.h"
 
 namespace stalltrace::cli {
-
-enum class NodeTrouble {
-  kNone,
-  kDown,      // nothing listens
-  kHangs,     // takes the request and never answers
-  kStalls,    // begins its answer, then sends nothing more
-  kTrickles,  // sends one byte a second
-  kSlow,      // answers a second later
-  kRefuses,   // as with a wrong token
-  kGarbage,   // answers with bytes that mean nothing
-  kBadRows,   // the rows that an analysis asks for mean nothing; all else is right
-  kVersion,   // speaks another version of the API
-};
-
-/// "3=down"; errors (kUsage) list what there is.
-Result<std::pair<int, NodeTrouble>> parse_node_trouble(std::string_view text);
 
 class LightNodes {
  public:

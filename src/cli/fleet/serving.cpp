@@ -2,14 +2,17 @@
 #include "cli/fleet/serving.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "base/files/disposable_folder.h"
+#include "base/text.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/stop_signals.h"
@@ -20,6 +23,19 @@
 #include "store/recording_state.h"
 
 namespace stalltrace::cli {
+namespace {
+
+/// Until `end` is readable.
+void keep_silent(UniqueFd listener, Silence silence, int end) {
+  SilentNodes node;
+  node.add(std::move(listener), silence);
+  const std::jthread taking([&node](const std::stop_token& stop) { node.run(stop); });
+  pollfd ended{.fd = end, .events = POLLIN, .revents = 0};
+  while (::poll(&ended, 1, -1) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
 
 std::vector<Flag> Serving::flags() {
   return {text_flag("--token-file", "FILE",
@@ -28,10 +44,18 @@ std::vector<Flag> Serving::flags() {
           text_flag("--tls-key", "FILE", "its private key in PEM", &key_),
           switch_flag("--allow-preflight",
                       "let clients with the token have this node test the network: it opens ports, and sends to others",
-                      &allow_preflight_)};
+                      &allow_preflight_),
+          hidden(text_flag("--node-fault", "FAULT", "fail on purpose, as `lab run --node-fault` has it", &fault_))};
 }
 
 Status Serving::prepare(const std::string& listen) {
+  if (!fault_.empty()) {
+    trouble_ = node_trouble_named(fault_).value_or(NodeTrouble::kDown);
+    if (trouble_ == NodeTrouble::kDown) {
+      return fail(fmt::format("--node-fault: '{}' is nothing that a server does", printable(fault_)),
+                  "give hangs, slow, refuses, garbage, bad-rows or version", ErrorKind::kUsage);
+    }
+  }
   ST_ASSIGN(where_, serve::parse_listen_address(listen));
   if (allow_preflight_) {  // before anything secret is in this process's memory, of which its child has a copy
     ST_ASSIGN(preflight_, PreflightHelper::start());
@@ -87,7 +111,7 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
     api_options.preflight = [this](const serve::PreflightRequest& request) { return preflight_->answer(request); };
   }
   serve::Api api(*recordings, std::move(api_options));
-  const auto answer = [&api](const serve::HttpRequest& request) { return api.answer(request); };
+  const auto answer = [this, &api](const serve::HttpRequest& request) { return answer_with(trouble_, api, request); };
   const std::vector<std::string> lines = announcement();
   std::optional<StopSignals> signals;
   if (stop < 0) {
@@ -96,9 +120,15 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
       return fail_errno("serve", errno, "raise the limit of open files (ulimit -n)");
     }
   }
+  const int end = signals ? signals->descriptor() : stop;
+  if (const auto silence = silence_of(trouble_)) {
+    std::ranges::for_each(lines, announce);
+    keep_silent(std::move(listener_.socket), *silence, end);
+    return {};
+  }
   ST_ASSIGN(const auto server, serve::HttpServer::create(std::move(listener_.socket), answer, std::move(options_)));
   std::ranges::for_each(lines, announce);
-  ST_TRY(server->run(signals ? signals->descriptor() : stop));
+  ST_TRY(server->run(end));
   if (signals) {
     // Nothing is open that would have to be finished: an answer that is being computed ends with us.
     ::_exit(kExitDone);

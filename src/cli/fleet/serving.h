@@ -9,6 +9,7 @@
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "cli/fleet/node_trouble.h"
 #include "cli/fleet/preflight_helper.h"
 #include "cli/framework/flag.h"
 #include "serve/http/listener.h"
@@ -21,7 +22,7 @@ enum class Served { kRecordings, kComing };
 
 class Serving {
  public:
-  /// --token-file, --tls-cert, --tls-key and --allow-preflight.
+  /// --token-file, --tls-cert, --tls-key and --allow-preflight; hidden, for the lab: --node-fault.
   [[nodiscard]] std::vector<Flag> flags();
 
   /// Reads the token and the certificate, and binds the socket: with the rights that this process still has. Errors
@@ -45,6 +46,7 @@ class Serving {
   std::string certificate_;
   std::string key_;
   bool allow_preflight_ = false;
+  std::string fault_;
 
   [[nodiscard]] std::vector<std::string> announcement() const;
 
@@ -52,6 +54,7 @@ class Serving {
   serve::ListenAddress where_;
   serve::Listener listener_;
   serve::ServerOptions options_;
+  NodeTrouble trouble_ = NodeTrouble::kNone;
 };
 
 }  // namespace stalltrace::cli

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that take connections and answer nothing, or not to the end: some of the faults of `lab simulate --serve`.
+// Nodes that take connections and answer nothing, or not to the end: some of the lab's --node-fault.
 #pragma once
 
 #include <cstdint>

@@ -185,7 +185,12 @@ class LabSimulateSubcommand final : public Subcommand {
       const auto skew = parse_skew(text);
       std::pair<int, NodeTrouble> trouble{skew ? skew->first : 0, NodeTrouble::kNone};
       if (!skew) {
-        ST_ASSIGN(trouble, parse_node_trouble(text));
+        auto parsed = parse_node_trouble(text);
+        if (!parsed) {
+          parsed.error().remedy += ", 3=skewed:5s,50ppm";
+          return std::unexpected(std::move(parsed.error()));
+        }
+        trouble = *parsed;
       }
       if (!serve_ || trouble.first >= options_.nodes) {
         return fail("--node-fault: " +
