@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <iterator>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -33,7 +34,7 @@ std::string last_line(const std::string& path) {
 }  // namespace
 
 Status Agents::start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir,
-                     bool live) {
+                     const std::function<std::vector<std::string>(const VirtualNode&)>& more_arguments) {
   for (const VirtualNode& node : nodes) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
@@ -60,9 +61,7 @@ Status Agents::start(const std::string& program, std::span<const VirtualNode> no
                   std::to_string(kReadyFd),
                   "--library",
                   node.folder + "/lib/libnccl.so.2"};
-    if (live) {
-      spawn.argv.emplace_back("--live");
-    }
+    std::ranges::move(more_arguments(node), std::back_inserter(spawn.argv));
     spawn.netns_path = node.netns_path;
     spawn.stdin_path = "/dev/null";
     spawn.stdout_path = spawn.stderr_path = agent.log;

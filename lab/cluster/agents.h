@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ namespace stalltrace::lab {
 
 class Agents {
  public:
-  /// Starts one per node, with --live if `live`; recordings and logs go to `out_dir`.
-  Status start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir, bool live);
+  /// Starts one per node; recordings and logs go to `out_dir`. `more_arguments`: those that a node's agent has besides.
+  Status start(const std::string& program, std::span<const VirtualNode> nodes, const std::string& out_dir,
+               const std::function<std::vector<std::string>(const VirtualNode&)>& more_arguments);
 
   /// Returns when every agent has written a byte to its ready descriptor.
   Status wait_ready(int64_t limit_ns, InterruptGuard& interrupt);

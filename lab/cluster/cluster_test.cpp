@@ -8,8 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file.h"
 #include "base/process/command.h"
 #include "base/process/subprocess.h"
+#include "lab/cluster/agent_servers.h"
 #include "lab/cluster/artefacts/artefacts.h"
 #include "lab/cluster/host/network.h"
 #include "lab/cluster/host/process.h"
@@ -67,6 +69,44 @@ TEST(Network, ARateIsABucketOnTheBridge) {
   EXPECT_EQ(network_commands(nodes, 400).size(), network_commands(nodes).size() + 1);
   EXPECT_EQ(format_command(network_commands(nodes, 400).back()),
             "ip netns exec stalltrace-bridge tc qdisc add dev veth0 root tbf rate 400mbit burst 64k limit 64m");
+}
+
+AgentServers some_servers() {
+  return {.token = "secret", .certificate = "cert", .key = "key", .fingerprint = "12ab", .faults = {}, .hold_ns = 0};
+}
+
+TEST(AgentServers, EachListensAtItsNodesAddress) {
+  AgentServers servers = some_servers();
+  servers.faults = {{1, "down"}, {2, "hangs"}};
+  const std::vector<VirtualNode> nodes = {make_node(0, "/out"), make_node(1, "/out"), make_node(2, "/out")};
+  EXPECT_EQ(list_of_nodes(nodes), "10.77.0.1:7700\n10.77.0.2:7700\n10.77.0.3:7700\n");
+  EXPECT_EQ(format_command(server_arguments(servers, nodes[0], "/out")),
+            "--serve 10.77.0.1:7700 --token-file /out/token --tls-cert /out/tls-cert.pem --tls-key /out/tls-key.pem");
+  EXPECT_TRUE(server_arguments(servers, nodes[1], "/out").empty());
+  EXPECT_THAT(format_command(server_arguments(servers, nodes[2], "/out")), testing::EndsWith(" --node-fault hangs"));
+}
+
+TEST(AgentServers, TheCommandThatAsksThemIsForAShell) {
+  EXPECT_EQ(format_command({"a b"}), "'a b'");
+  EXPECT_EQ(asking_command(some_servers(), "/out"),
+            "ip netns exec stalltrace-bridge stalltrace nodes --nodes @/out/nodes --token-file /out/token "
+            "--tls-fingerprint 12ab");
+}
+
+TEST(AgentServers, TheirFilesAreTheOwnersAloneAndGoWithTheObject) {
+  const std::string folder = testing::TempDir() + "cluster_test_servers";
+  std::filesystem::create_directories(folder);
+  {
+    const auto files = ServerFiles::write(some_servers(), {}, folder);
+    ASSERT_TRUE(files) << files.error().what;
+    EXPECT_EQ(read_file(folder + "/token").value_or(""), "secret\n");
+    for (const std::string_view name : kServerFiles) {
+      const auto mode = std::filesystem::status(std::filesystem::path(folder) / name).permissions();
+      EXPECT_EQ(mode, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write) << name;
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Workload, RankHasTorchrunsEnvironmentAndItsOwnLibraries) {
@@ -249,6 +289,13 @@ TEST(Run, WrongOptionsAreUsageErrors) {
   options.ranks_per_node = 3;
   EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "two ranks on nodes of three";
   options.ranks_per_node = 1;
+  options.servers = some_servers();
+  options.servers->faults = {{2, "hangs"}};
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "a fault of the third of two nodes";
+  options.servers->faults.clear();
+  options.trace = false;
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "nobody to serve";
+  options.servers.reset();
   options.out_dir.clear();
   EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);
   EXPECT_FALSE(std::filesystem::exists(testing::TempDir() + "never_made"));

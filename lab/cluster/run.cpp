@@ -2,6 +2,7 @@
 #include "lab/cluster/run.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -33,6 +34,8 @@ namespace {
 constexpr int kTickMs = 10;
 /// Wait after the last rank's end, until its last events reach the agents.
 constexpr std::chrono::milliseconds kLastEventsWait{200};
+/// Until the agents, which store twice a second, have stored those events: then each answer is complete.
+constexpr std::chrono::milliseconds kStoredWait{1000};
 
 int64_t default_timeout_ns(int steps) { return (60 + static_cast<int64_t>(steps)) * kNsPerSecond; }
 
@@ -63,6 +66,14 @@ Status check_options(const RunOptions& options) {
   if (workload.ready != nullptr) {
     ST_TRY(workload.ready());
   }
+  if (options.servers && !options.trace) {
+    return fail("without agents nothing is served", "leave out --serve or --no-trace", ErrorKind::kUsage);
+  }
+  if (options.servers && !options.servers->faults.empty() &&
+      options.servers->faults.rbegin()->first >= options.ranks / options.ranks_per_node) {
+    return fail(fmt::format("a fault of node {}: there is no such node", options.servers->faults.rbegin()->first),
+                "nodes count from 0", ErrorKind::kUsage);
+  }
   if (options.out_dir.empty()) {
     return fail("no folder for the results", "give one with --out DIR", ErrorKind::kUsage);
   }
@@ -70,16 +81,17 @@ Status check_options(const RunOptions& options) {
 }
 
 /// Prepares the folder. Refuses one with an earlier run, and one that other users can write into, since root executes
-/// files from it.
-Result<OwnFolder> prepare_folder(const std::string& out_dir) {
+/// files from it. `serves`: the run writes files for those who ask its agents, and removes them.
+Result<OwnFolder> prepare_folder(const std::string& out_dir, bool serves) {
   namespace fs = std::filesystem;
   ST_ASSIGN(OwnFolder folder, OwnFolder::claim(out_dir, Readers::kOwner));
   std::error_code error;
   for (fs::directory_iterator entry(folder.path(), error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     const bool node_folder = name.starts_with("node") && entry->is_directory(error);  // a run makes and removes these
+    const bool of_servers = serves && std::ranges::find(kServerFiles, name) != kServerFiles.end();
     if (name == "truth.json" || name == "profiler" || (name.starts_with("node") && name.ends_with(".db")) ||
-        node_folder) {
+        node_folder || of_servers) {
       return fail(fmt::format("{} holds an earlier run or something else ({})", folder.path(), name),
                   "give another --out, or remove that folder");
     }
@@ -99,6 +111,7 @@ class Run {
     const Status started = set_up();
     if (!started) {
       agents_.discard_recordings();
+      server_files_.reset();
       if (folder_.created()) {
         std::filesystem::remove(profiler_folder(options_), ignored);  // both only while they are empty
         folder_.remove_itself();
@@ -127,7 +140,7 @@ class Run {
 
   /// Prepares the run, up to the start of the ranks. What the user got wrong is reported even while another lab runs.
   Status set_up() {
-    ST_ASSIGN(folder_, prepare_folder(options_.out_dir));
+    ST_ASSIGN(folder_, prepare_folder(options_.out_dir, options_.servers.has_value()));
     options_.out_dir = folder_.path();
     if (options_.plugin && ::mkdir(profiler_folder(options_).c_str(), 0755) != 0) {
       return fail_errno("create " + profiler_folder(options_), errno);
@@ -156,9 +169,17 @@ class Run {
     log(fmt::format("{} virtual nodes are up", hosts.size()));
     started_ns_ = utc_now_ns();
     if (options_.trace) {
-      ST_TRY(agents_.start(options_.agent, hosts, options_.out_dir, options_.live));
+      if (options_.servers) {
+        ST_ASSIGN(ServerFiles files, ServerFiles::write(*options_.servers, hosts, options_.out_dir));
+        server_files_.emplace(std::move(files));
+      }
+      ST_TRY(agents_.start(options_.agent, hosts, options_.out_dir,
+                           [this](const VirtualNode& node) { return arguments_of_agent(node); }));
       ST_TRY(agents_.wait_ready(options_.agent_ready_ns, interrupt_));
       log("the agents are ready");
+      if (options_.servers) {
+        log("to ask them: " + asking_command(*options_.servers, options_.out_dir));
+      }
     }
     job_id_ = fmt::format("lab-{}", options_.seed);
     ST_TRY(injector.prepare());
@@ -166,6 +187,15 @@ class Run {
     log(fmt::format("{} ranks of workload {} are running", nodes_.size(), options_.workload));
     injector_.emplace(std::move(injector));
     return {};
+  }
+
+  [[nodiscard]] std::vector<std::string> arguments_of_agent(const VirtualNode& node) const {
+    std::vector<std::string> words =
+        options_.servers ? server_arguments(*options_.servers, node, options_.out_dir) : std::vector<std::string>();
+    if (options_.live) {
+      words.emplace_back("--live");
+    }
+    return words;
   }
 
   /// Runs until the ranks have ended, the time is up, a signal came or a fault could not be injected.
@@ -215,6 +245,21 @@ class Run {
     ::poll(fds.data(), fds.size(), kTickMs);
   }
 
+  /// After the job, for those who ask the agents: until the time is up or a signal comes, which ends nothing else.
+  void hold() {
+    if (!options_.servers || options_.servers->hold_ns == 0) {
+      return;
+    }
+    std::this_thread::sleep_for(kStoredWait);
+    log(fmt::format("the job has ended; its agents answer for {} more, or until Ctrl-C",
+                    format_duration(options_.servers->hold_ns)));
+    const int64_t end_ns = monotonic_now_ns() + options_.servers->hold_ns;
+    for (int64_t left_ns = 1; interrupt_.check() && left_ns > 0; left_ns = end_ns - monotonic_now_ns()) {
+      pollfd signalled{interrupt_.fd(), POLLIN, 0};
+      ::poll(&signalled, 1, static_cast<int>(std::min(left_ns, kNsPerSecond) / kNsPerMs) + 1);
+    }
+  }
+
   /// Ends everything in order, whatever `watched` is, and writes the results. Returns the first error.
   Status finish(const Status& watched) {
     Status first;
@@ -228,7 +273,11 @@ class Run {
     const int64_t ended_ns = utc_now_ns();
     note(injector_->finish());
     std::this_thread::sleep_for(kLastEventsWait);
+    if (watched) {
+      hold();
+    }
     outcome_.warnings = agents_.stop();
+    server_files_.reset();
     outcome_.recordings = agents_.recordings();
     outcome_.ranks = ranks_.outcomes();
     if (!watched) {
@@ -277,6 +326,7 @@ class Run {
   std::optional<Network> network_;
   std::optional<LeftoverNote> note_;
   std::vector<NodeFolder> folders_;
+  std::optional<ServerFiles> server_files_;
   Agents agents_;
   Ranks ranks_;
   std::optional<Injector> injector_;

@@ -13,6 +13,7 @@
 
 #include "base/process/subprocess.h"
 #include "base/result.h"
+#include "lab/cluster/agent_servers.h"
 #include "lab/cluster/injection/fault_spec.h"
 
 namespace stalltrace::lab {
@@ -29,6 +30,7 @@ struct RunOptions {
   bool trace = true;                        // false: no agents, for a baseline
   bool plugin = false;                      // every rank loads the profiler plugin; profiler files go to OUT/profiler
   bool live = false;                        // the agents report findings while the job runs, into their recordings
+  std::optional<AgentServers> servers;      // the agents serve what they record; nullopt: they don't
   std::string agent = "/proc/self/exe";     // started as `AGENT trace ...`
   int64_t agent_ready_ns = 20'000'000'000;  // time limit for an agent to become ready
   std::vector<std::string> workload_args;   // appended to the workload's own

@@ -158,6 +158,36 @@ TEST_F(LabRoot, RanksTalkAcrossNamespacesAndAgentsAreStoppedInOrder) {
   golden::expect_text(again.error().what, {{folder_, "FOLDER"}});
 }
 
+TEST_F(LabRoot, AgentsThatServeGoOnAfterTheJobUntilASignal) {
+  RunOptions run_options = options();
+  run_options.trace = true;
+  run_options.agent = write_agent(kGoodAgent);
+  run_options.servers = AgentServers{.token = "secret",
+                                     .certificate = "cert",
+                                     .key = "key",
+                                     .fingerprint = "12ab",
+                                     .faults = {},
+                                     .hold_ns = 60'000'000'000};
+  std::string nodes;
+  std::string recording;
+  run_options.progress = [&](std::string_view line) {
+    if (line.find("Ctrl-C") != std::string_view::npos) {
+      nodes = read_file(out() + "/nodes").value_or("");
+      recording = read_file(out() + "/node0.db").value_or("");
+      ::raise(SIGTERM);
+    }
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const auto outcome = run(run_options);
+  ASSERT_TRUE(outcome) << outcome.error().what;
+  EXPECT_TRUE(outcome->completed) << outcome->problem;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(45));
+  EXPECT_EQ(nodes, "10.77.0.1:7700\n10.77.0.2:7700\n");
+  EXPECT_EQ(recording, "begun\n") << "the agents still run";
+  EXPECT_EQ(read_file(outcome->recordings[1]).value_or(""), "begun\nclosed\n");
+  EXPECT_FALSE(fs::exists(out() + "/token"));
+}
+
 TEST_F(LabRoot, PacketLossDropsPacketsInEveryDirection) {
   for (const char* direction : {"ingress", "egress", "link"}) {
     const auto outcome = run(options(std::string("packet_loss:rank=1,percent=5,start=0s,direction=") + direction, 15));
