@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agents as servers (`lab run --serve`): each answers at its node's address. What they share with those who ask is
-// in the run's folder as long as they serve: the list of nodes, the token, one certificate for all.
+// The agents of `lab run --serve` as servers at their nodes' addresses. What they share with those who ask is in the
+// run's folder as long as they serve: the list of nodes, the token, one certificate for all.
 #pragma once
 
 #include <array>

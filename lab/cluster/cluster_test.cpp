@@ -294,7 +294,7 @@ TEST(Run, WrongOptionsAreUsageErrors) {
   EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "a fault of the third of two nodes";
   options.servers->faults.clear();
   options.trace = false;
-  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "nobody to serve";
+  EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage) << "without agents";
   options.servers.reset();
   options.out_dir.clear();
   EXPECT_EQ(run(options).error().kind, ErrorKind::kUsage);

@@ -231,6 +231,16 @@ class Serving(Case):
         self.refused(run("lab", "simulate", "--out", self.folder / "more", "--node-fault", "1=down"), USAGE, "--serve")
         self.refused(run("lab", "simulate", "--out", self.folder / "more", "--serve", "--node-fault", "1=ill"), USAGE, "garbage")
 
+    def test_what_agents_of_the_lab_cannot_serve(self):
+        lab = ("lab", "run", "--out", self.folder / "lab")
+        for words in (("--hold", "5s"), ("--node-fault", "1=down")):
+            self.refused(run(*lab, *words), USAGE, "--serve")
+        self.refused(run(*lab, "--serve", "--node-fault", "1=ill"), USAGE, "3=garbage")
+        self.refused(run(*lab, "--serve", "--node-fault", "1=trickles"), USAGE, "hangs")
+        self.refused(run(*lab, "--serve", "--node-fault", "4=hangs"), USAGE, "4")
+        self.refused(run(*lab, "--serve", "--no-trace"), USAGE, "--no-trace")
+        self.refused(run("serve", self.files[0], "--listen", "127.0.0.1:0", "--node-fault", "down"), USAGE, "hangs")
+
     def test_signals_end_it_at_once(self):
         served = self.serve(self.files[0])
         with contextlib.ExitStack() as clients:  # some wait for a worker

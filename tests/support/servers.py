@@ -4,7 +4,7 @@
 import re
 import subprocess
 
-from stalltrace import PROGRAM
+from stalltrace import PROGRAM, run, sentence
 
 
 class Served:
@@ -52,3 +52,37 @@ class SimulatedNodes:
             self.process.terminate()
         self.process.wait(10)
         self.process.stderr.close()
+
+
+class ServedLab:
+    """`stalltrace lab run --serve`, once its job has ended: its agents answer until close(). `faults`: node -> what is wrong with its
+    server."""
+
+    def __init__(self, out, *words, faults):
+        self.out = out
+        troubles = [word for node, fault in faults.items() for word in ("--node-fault", f"{node}={fault}")]
+        self.process = subprocess.Popen([PROGRAM, "lab", "run", "--out", out, "--serve", "--hold", "5m", *map(str, words), *troubles],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        lines = []
+        for line in self.process.stderr:
+            lines.append(line)
+            if re.search(sentence("agents answer after the job"), line):
+                break
+        else:
+            self.close()
+            raise RuntimeError(f"no agent answers: {lines}")
+        self.addresses = (out / "nodes").read_text().split()
+        self.asked = ("--nodes", f"@{out / 'nodes'}", "--token-file", out / "token", "--tls-fingerprint", (out / "fingerprint").read_text().strip())
+
+    def ask(self, *words):
+        """Runs the program where the nodes are reached, for all of them."""
+        return run(*words, *self.asked, prefix=("ip", "netns", "exec", "stalltrace-bridge"))
+
+    def close(self):
+        """Its exit code, and what else it printed to standard error: the run is finished and explained."""
+        if self.process.stderr.closed:
+            return self.process.returncode, ""
+        if self.process.poll() is None:
+            self.process.terminate()
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
