@@ -12,7 +12,7 @@
 
 namespace stalltrace::fleet {
 
-/// What a server says of a recording: so many collectives, spread over this time.
+/// What a server reports of a recording: the number of its collectives, and the time over which they are spread.
 struct RecordedCalls {
   TimeRange range;  // both ends known, from 1970 to kFarFutureNs
   int64_t calls = 0;

@@ -358,7 +358,7 @@ TEST(FleetSource, OfTooManyCollectivesThoseAroundTheWindowAreRead) {
   EXPECT_EQ(refused.error().kind, ErrorKind::kUsage);
 }
 
-/// Their processes had ended before the part began: nothing is said of them.
+/// Their processes had ended before the part began: they have no finding.
 TEST(FleetSource, AnEarlierAttemptIsNoneOfThePart) {
   simulation::JobOptions options = job_with({});
   options.steps = 90;
