@@ -79,6 +79,8 @@ JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 # Where the folders side by side may form no cycle, at every depth.
 WITHOUT_CYCLES = ("src", "lab", "bpf", "plugin")
 TOPS = ("src", "lab", "bpf", "plugin", "tests", "bench")
+# Whose folders may hold MOST_FILES at most: code, and what builds, checks and installs it.
+COUNTED = (*TOPS, "scripts", "cmake", "packaging")
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
 # Data that programs make: there may be many side by side.
 UNCOUNTED_FOLDERS = {"testdata", "corpus", "__pycache__"}
@@ -176,7 +178,7 @@ def violation(root, path, bracket, header):
 
 def check_sizes(root):
     """One line for each code folder with too many files, of whatever kind."""
-    counts = collections.Counter(path.parent for top in TOPS for path in (root / top).rglob("*")
+    counts = collections.Counter(path.parent for top in COUNTED for path in (root / top).rglob("*")
                                  if path.is_file() and not UNCOUNTED_FOLDERS & set(path.relative_to(root).parts))
     return [f"{folder.relative_to(root)}: {count} files side by side; give it folders of at most {MOST_FILES}"
             for folder, count in sorted(counts.items()) if count > MOST_FILES]

@@ -143,12 +143,14 @@ class Includes(Case):
         self.assertEqual((result.returncode, result.stdout), (0, ""))
 
     def test_a_folder_of_too_many_files_is_found(self):
-        for number in range(26):
-            self.write(f"src/base/part{number}.h", "")
-        result = check_includes(self.folder)
-        self.assertEqual((result.returncode, result.stdout.split(";")[0]), (1, "src/base: 26 files side by side"))
-        (self.folder / "src/base/part0.h").unlink()
-        self.assertEqual(check_includes(self.folder).returncode, 0)
+        for folder, name in (("src/base", "part{}.h"), ("scripts", "part{}.sh"), ("cmake", "part{}.cmake"), ("packaging", "part{}.service")):
+            with self.subTest(folder):
+                for number in range(26):
+                    self.write(f"{folder}/{name.format(number)}", "")
+                result = check_includes(self.folder)
+                self.assertEqual((result.returncode, result.stdout.split(";")[0]), (1, f"{folder}: 26 files side by side"))
+                (self.folder / folder / name.format(0)).unlink()
+                self.assertEqual(check_includes(self.folder).returncode, 0)
 
     def test_what_is_allowed_passes(self):
         self.write("bpf/wire/collective.h", "")
