@@ -7,11 +7,12 @@
 
 Siblings don't include each other; serve and fleet see store and analysis of them, autopsy sees stacks, capture and analysis.
 sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone, Asio, Beast and OpenSSL by serve/ and fleet/ alone.
-The model of jobs (lab/simulation) is a room of its own, which tests may see too.
+The model of jobs (lab/simulation) is a room of its own, which tests may see too; tests/ is seen by tests alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
 the plugin sees src/: it is loaded into other people's programs.
 The folders of analysis/ are layers: each sees only those before it in ANALYSIS_LAYERS.
+A header counts as what it is, however it is named: by a path from a root, beside the file, with "..", in angle brackets.
 At every depth, the folders side by side in one folder include each other in one direction only. The files of that folder
 itself, which put its parts together, may include all of them and be included by them; tests may include all.
 Prints one line per violation; the exit code is 1 if there is any.
@@ -47,7 +48,7 @@ ALLOWED = {
     "lab": {"base", "model", "plugin/embedded", "simulation"},
     "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "autopsy", "stacks", "launch",
             "lab", "simulation"},
-    "main": {"cli"},
+    "main": {"base", "cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
     "plugin": PLUGIN_PARTS,
@@ -78,6 +79,8 @@ JOB_FOLDERS = {"nccl", "cuda", "workload", "mpi", "torch"}
 # Where the folders side by side may form no cycle, at every depth.
 WITHOUT_CYCLES = ("src", "lab", "bpf", "plugin")
 TOPS = ("src", "lab", "bpf", "plugin", "tests", "bench")
+# Whose folders may hold MOST_FILES at most: code, and what builds, checks and installs it.
+COUNTED = (*TOPS, "scripts", "cmake", "packaging")
 SUFFIXES = {".h", ".c", ".cpp", ".S"}
 # Data that programs make: there may be many side by side.
 UNCOUNTED_FOLDERS = {"testdata", "corpus", "__pycache__"}
@@ -102,19 +105,28 @@ def room_of_file(path):
     return None
 
 
-def room_of_include(root, path, header):
-    """A header's room; None if it is in no room, or a neighbour in the same folder."""
-    if (path.parent / header).exists():
+def path_of_include(root, path, bracket, header):
+    """The path from the root of a header of ours, however it is named; None if it is another's, or generated outside of the rooms."""
+    bases = [*([path.parent.relative_to(root)] if bracket == '"' else []), pathlib.Path("src"), pathlib.Path("bpf"), pathlib.Path()]
+    named = [pathlib.Path(os.path.normpath(base / header)) for base in bases]
+    if found := next((file for file in named if (root / file).is_file()), None):
+        return found
+    if bracket == "<":
         return None
+    # Of a header that is not there, by the names of the rooms.
     first = header.split("/")[0] if "/" in header else ""
-    if header.startswith("lab/simulation/"):
-        return "simulation"
-    if first == "plugin":
-        parts = header.split("/")
-        return "/".join(parts[:2]) if len(parts) > 2 else "plugin"
-    if first == "wire" or first in ALLOWED and first not in {"main", "job", "bpf"}:
-        return first
-    return "bpf" if (root / "bpf" / header).exists() else None
+    if first == "..":
+        return named[0]
+    if first in TOPS:
+        return pathlib.Path(header)
+    if first == "wire":
+        return pathlib.Path("bpf", header)
+    return pathlib.Path("src", header) if first in ALLOWED and first not in {"main", "job"} else None
+
+
+def room_of_include(target):
+    """The room of a header, by its path from the root; None if it is in no room. The kernel's records are one of their own."""
+    return "wire" if target.parts[:2] == ("bpf", "wire") else room_of_file(target)
 
 
 def analysis_layer(parts):
@@ -127,11 +139,11 @@ def analysis_layer(parts):
     return name if len(parts) > 1 else "explain"
 
 
-def layer_violation(relative, header):
-    """The reason why a file of analysis/ may not include a header of analysis/; None if it may."""
-    if relative.parts[:2] != ("src", "analysis") or not header.startswith("analysis/"):
+def layer_violation(relative, target):
+    """The reason why a file of analysis/ may not include a header of analysis/, by their paths from the root; None if it may."""
+    if relative.parts[:2] != ("src", "analysis") or target.parts[:2] != ("src", "analysis"):
         return None
-    own, other = analysis_layer(relative.parts[2:]), analysis_layer(tuple(header.split("/")[1:]))
+    own, other = analysis_layer(relative.parts[2:]), analysis_layer(target.parts[2:])
     if own is None or own == other:
         return None
     for layer in (own, other):
@@ -139,22 +151,26 @@ def layer_violation(relative, header):
             return f"'{layer}' is no layer of analysis/; give it a row in ANALYSIS_LAYERS of scripts/check_includes.py"
     if ANALYSIS_LAYERS.index(other) < ANALYSIS_LAYERS.index(own):
         return None
-    return f"analysis/{own} must not include analysis/{other} ({header}): {' <- '.join(ANALYSIS_LAYERS)}"
+    return f"analysis/{own} must not include analysis/{other} ({target}): {' <- '.join(ANALYSIS_LAYERS)}"
 
 
 def violation(root, path, bracket, header):
     """The reason why the file may not include `header`; None if it may."""
-    room = room_of_file(path.relative_to(root))
+    relative = path.relative_to(root)
+    room = room_of_file(relative)
     for pattern, rooms in PRIVATE:
         if pattern.search(header) and room not in rooms:
             return f"only {', '.join(sorted(rooms))}/ may see {header}"
-    if bracket == '"' and (reason := layer_violation(path.relative_to(root), header)):
+    file = path_of_include(root, path, bracket, header)
+    if file is None:
+        return None
+    if reason := layer_violation(relative, file):
         return reason
-    target = room_of_include(root, path, header) if bracket == '"' else None
+    target = room_of_include(file)
     if target == "plugin/testing" and path.name.endswith("_test.cpp"):
         return None
-    if target == "simulation" and (path.name.endswith("_test.cpp") or path.parent.name == "testing"):
-        return None  # the jobs of tests
+    if target in {"simulation", "tests"} and (path.name.endswith("_test.cpp") or path.parent.name == "testing"):
+        return None  # the jobs of tests, and what all of them share
     if target is None or target == room or room in EVERYWHERE or target in ALLOWED.get(room, set()):
         return None
     return f"{room}/ must not include {target}/ ({header})"
@@ -162,7 +178,7 @@ def violation(root, path, bracket, header):
 
 def check_sizes(root):
     """One line for each code folder with too many files, of whatever kind."""
-    counts = collections.Counter(path.parent for top in TOPS for path in (root / top).rglob("*")
+    counts = collections.Counter(path.parent for top in COUNTED for path in (root / top).rglob("*")
                                  if path.is_file() and not UNCOUNTED_FOLDERS & set(path.relative_to(root).parts))
     return [f"{folder.relative_to(root)}: {count} files side by side; give it folders of at most {MOST_FILES}"
             for folder, count in sorted(counts.items()) if count > MOST_FILES]
@@ -183,10 +199,11 @@ def sibling_includes(root):
     edges = collections.defaultdict(lambda: collections.defaultdict(dict))
     for path in sorted(files):
         # The practice job's programs include by paths from a folder of their own, all others by paths from one of the roots.
-        bases = [*path.parents, pathlib.Path("src"), pathlib.Path("bpf"), *interfaces]
+        roots = [pathlib.Path(), pathlib.Path("src"), pathlib.Path("bpf"), *interfaces]
         for number, bracket, header in includes_of(root / path):
+            bases = [*path.parents, *roots] if bracket == '"' else roots
             named = (pathlib.Path(os.path.normpath(base / header)) for base in bases)
-            target = next((file for file in named if file in files), None) if bracket == '"' else None
+            target = next((file for file in named if file in files), None)
             if target is None:
                 continue
             own, other = path.parent.parts, target.parent.parts

@@ -53,7 +53,7 @@ for target in $targets; do
 done
 sources=("${source_of[@]}")
 for maker in "${!makes_seeds[@]}"; do sources+=("tests/fuzz/seeds/$maker.cpp"); done
-units=$(scripts/fuzz_units.py "$build/units" "${rooms[@]}" --without "${without[@]}" --of "${sources[@]}")
+units=$(scripts/fuzz/units.py "$build/units" "${rooms[@]}" --without "${without[@]}" --of "${sources[@]}")
 objects=("$build/pages.o")
 clang -c -Idocs src/serve/mcp/pages.S -o "$build/pages.o"
 if [[ " $targets " == *" config "* ]]; then
@@ -107,9 +107,9 @@ for target in $targets; do
   merged=$build/merged-$target
   rm -rf "$kept" "$merged"
   mkdir -p "$build/$target" "$kept" "$merged"
-  [[ ! -e $pack ]] || scripts/fuzz_corpus.py unpack "$pack" "$kept"
+  [[ ! -e $pack ]] || scripts/fuzz/corpus.py unpack "$pack" "$kept"
   "$build/fuzz_$target" -max_total_time="$seconds" -max_len="$longest" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$build/finding-" "$build/$target" "$kept" "$seeds"
   "$build/fuzz_$target" -set_cover_merge=1 -max_len="$longest" "$merged" "$kept" "$build/$target" "$seeds"
-  echo "$target: no failure in $seconds s; kept $(scripts/fuzz_corpus.py pack "$merged" "$pack")"
+  echo "$target: no failure in $seconds s; kept $(scripts/fuzz/corpus.py pack "$merged" "$pack")"
 done

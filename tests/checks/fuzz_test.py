@@ -9,7 +9,7 @@ import sys
 
 from stalltrace import BUILD, ROOT, Case
 
-CORPUS = ROOT / "scripts" / "fuzz_corpus.py"
+CORPUS = ROOT / "scripts" / "fuzz" / "corpus.py"
 REPLAY = BUILD / "tests" / "fuzz" / "replay_refusing"
 
 
@@ -85,7 +85,7 @@ class FuzzCorpus(Case):
 
     def test_a_target_has_the_units_that_it_needs(self):
         """What it includes, and what that includes in turn; files of a folder whose files stand alone are asked for by name."""
-        script = [sys.executable, ROOT / "scripts" / "fuzz_units.py", self.folder / "units"]
+        script = [sys.executable, ROOT / "scripts" / "fuzz" / "units.py", self.folder / "units"]
         rooms = ["src/base", "src/model", "src/analysis", "src/stacks", "src/fleet", "src/serve"]
 
         def units(target):

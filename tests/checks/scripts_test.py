@@ -85,6 +85,27 @@ class Includes(Case):
                 self.assertIn(reason, result.stdout)
                 (self.folder / path).unlink()
 
+    def test_a_violation_is_found_however_its_header_is_named(self):
+        for header in ("store/write/writer.h", "analysis/stalls/stall.h", "tests/support/golden_text.h"):
+            self.write(header if header.startswith("tests/") else f"src/{header}", "")
+        for path, include, reason in [
+                ("src/model/a.h", '"../store/write/writer.h"', "model/ must not include store/"),
+                ("src/model/events/a.h", '"../../store/write/writer.h"', "model/ must not include store/"),
+                ("src/model/a.h", '"../store/of_a_later_branch.h"', "model/ must not include store/"),
+                ("src/model/a.h", '"../model/../store/write/writer.h"', "model/ must not include store/"),
+                ("src/model/a.h", "<store/write/writer.h>", "model/ must not include store/"),
+                ("src/store/a.h", '"../../tests/support/golden_text.h"', "store/ must not include tests/"),
+                ("src/store/a.h", '"tests/support/golden_text.h"', "store/ must not include tests/"),
+                ("src/main.cpp", '"store/write/writer.h"', "main/ must not include store/"),
+                ("src/analysis/timeline/a.h", '"../stalls/stall.h"', "analysis/timeline must not include analysis/stalls"),
+                ("src/analysis/intervals.h", '"stalls/stall.h"', "analysis/base must not include analysis/stalls")]:
+            with self.subTest(path=path, include=include):
+                self.write(path, f"#include {include}\n")
+                result = check_includes(self.folder)
+                self.assertEqual((result.returncode, result.stdout.splitlines()[1:]), (1, []))
+                self.assertTrue(result.stdout.startswith(f"{path}:1: {reason}"), result.stdout)
+                (self.folder / path).unlink()
+
     def test_a_cycle_of_folders_is_found(self):
         self.write("src/base/deep/a/x.h", '#include "base/deep/b/x.h"\n')
         self.write("src/base/deep/b/x.h", '\n#include "base/deep/c/more/x.h"\n')
@@ -103,10 +124,11 @@ class Includes(Case):
                       {"lab/cluster/a/x.h": "lab/cluster/b/y.h", "lab/cluster/b/y.h": "../a/x.h"},
                       {"plugin/box/x.h": "plugin/wire/y.h", "plugin/wire/y.h": "plugin/box/x.h"},
                       {"bpf/one/x.h": "two/y.h", "bpf/two/y.h": "one/x.h"},
-                      {"lab/cuda/include/x.h": "y.h", "lab/nccl/include/y.h": "x.h"}]:
+                      {"lab/cuda/include/x.h": "y.h", "lab/nccl/include/y.h": "x.h"},
+                      {"src/base/a/x.h": "<base/b/y.h>", "src/base/b/y.h": "base/a/x.h"}]:
             with self.subTest(files=files):
                 for path, header in files.items():
-                    self.write(path, f'#include "{header}"\n')
+                    self.write(path, "#include " + (header if header.startswith("<") else f'"{header}"') + "\n")
                 self.assertEqual(check_includes(self.folder).stdout.count("is part of a cycle"), 2)
                 for path in files:
                     (self.folder / path).unlink()
@@ -121,12 +143,14 @@ class Includes(Case):
         self.assertEqual((result.returncode, result.stdout), (0, ""))
 
     def test_a_folder_of_too_many_files_is_found(self):
-        for number in range(26):
-            self.write(f"src/base/part{number}.h", "")
-        result = check_includes(self.folder)
-        self.assertEqual((result.returncode, result.stdout.split(";")[0]), (1, "src/base: 26 files side by side"))
-        (self.folder / "src/base/part0.h").unlink()
-        self.assertEqual(check_includes(self.folder).returncode, 0)
+        for folder, name in (("src/base", "part{}.h"), ("scripts", "part{}.sh"), ("cmake", "part{}.cmake"), ("packaging", "part{}.service")):
+            with self.subTest(folder):
+                for number in range(26):
+                    self.write(f"{folder}/{name.format(number)}", "")
+                result = check_includes(self.folder)
+                self.assertEqual((result.returncode, result.stdout.split(";")[0]), (1, f"{folder}: 26 files side by side"))
+                (self.folder / folder / name.format(0)).unlink()
+                self.assertEqual(check_includes(self.folder).returncode, 0)
 
     def test_what_is_allowed_passes(self):
         self.write("bpf/wire/collective.h", "")
@@ -137,6 +161,9 @@ class Includes(Case):
         self.write("src/analysis/timeline/a_test.cpp", '#include "analysis/explain.h"\n')
         self.write("src/analysis/testing/a.h", '#include "analysis/explain.h"\n')
         self.write("src/cli/a.cpp", '#include "analysis/explain.h"\n#include <CLI/CLI.hpp>\n')
+        self.write("src/cli/deep/a.h", '#include "../a.h"\n#include "../../analysis/explain.h"\n')
+        self.write("src/store/a_test.cpp", '#include "tests/support/golden_text.h"\n')
+        self.write("src/main.cpp", '#include "base/result.h"\n#include "cli/a.h"\n')
         self.write("lab/nccl/a.cpp", '#include "nccl.h"\n#include "plugin/abi/v5.h"\n')
         self.write("bpf/a.bpf.c", '#include <bpf/bpf_helpers.h>\n#include "wire/collective.h"\n')
         result = check_includes(self.folder)

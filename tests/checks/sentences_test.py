@@ -38,16 +38,45 @@ def sentences_expected(source):
             yield text
 
 
+def columns_of(loop):
+    """What each variable of a loop over a written tuple or list becomes: name -> its literals."""
+    if not isinstance(loop.iter, ast.Tuple | ast.List):
+        return {}
+    targets, rows = [loop.target], [[row] for row in loop.iter.elts]
+    if isinstance(loop.target, ast.Tuple):
+        targets, rows = loop.target.elts, [row.elts for row in loop.iter.elts if isinstance(row, ast.Tuple | ast.List)]
+    return {target.id: list(values) for target, values in zip(targets, zip(*rows)) if isinstance(target, ast.Name)}
+
+
+def literals_in(node, variables):
+    """The literals that an argument may be."""
+    if isinstance(node, ast.IfExp):
+        return literals_in(node.body, variables) + literals_in(node.orelse, variables)
+    if isinstance(node, ast.Name):
+        return [literal for value in variables.get(node.id, []) for literal in literals_in(value, {})]
+    return [node] if isinstance(node, ast.Constant | ast.JoinedStr) else []
+
+
 def prose_in(tree):
-    """The lines where a test asserts two or more words of a sentence."""
+    """The lines where a test asserts two or more words of a sentence, itself or by a variable of a loop. Names of sentences are none."""
+    known = sentences()
+    variables = {}  # of each call, those of the loops around it
+    for loop in (node for node in ast.walk(tree) if isinstance(node, ast.For)):
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Call):
+                variables.setdefault(node, {}).update(columns_of(loop))
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr not in ASSERTIONS:
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             continue
-        literal = node.args[ASSERTIONS[node.func.attr]]
-        parts = literal.values if isinstance(literal, ast.JoinedStr) else [literal]
-        text = "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in parts)
-        if re.search(r"[A-Za-z]{2,}\s+[a-z]{2,}", text):
-            yield node.lineno
+        refusal = node.func.attr == "refused"
+        if not refusal and node.func.attr not in ASSERTIONS:
+            continue
+        for argument in node.args[2:] if refusal else [node.args[ASSERTIONS[node.func.attr]]]:
+            for literal in literals_in(argument, variables.get(node, {})):
+                parts = literal.values if isinstance(literal, ast.JoinedStr) else [literal]
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in parts)
+                if re.search(r"[A-Za-z]{2,}\s+[a-z]{2,}", text) and not (refusal and text in known):
+                    yield literal.lineno
 
 
 class Sentences(Case):
@@ -77,6 +106,16 @@ class Sentences(Case):
         self.assertEqual(list(prose_in(ast.parse('self.assertIn("had not entered", text)'))), [1])
         self.assertEqual(list(prose_in(ast.parse('self.assertRegex(text, f"{who} had not entered")'))), [1])
         self.assertEqual(list(prose_in(ast.parse('self.assertIn("--out", text)'))), [])
+        for refusal, lines in (('self.refused(run("a"), FAILED, "a.db", "had not entered")', [1]),
+                               ('self.refused(run("a"), FAILED,\n  f"{who} had not entered")', [2]),
+                               ('self.refused(run("a"), FAILED, "had not entered" if late else "a.db")', [1]),
+                               ('self.refused(run("is not run"), FAILED, "a.db", words="run it again")', []),
+                               ('self.refused(run("a"), FAILED, "no such file")', []),
+                               ('for text in ("a.db",\n "had not entered"):\n  self.refused(run("a"), FAILED, text)', [2]),
+                               ('for code, text in ((1, "had not entered"), (2, "no such file")):\n  self.refused(run("a"), code, text)', [1]),
+                               ('for text in ("a.db",\n "had not entered"):\n  self.assertIn(text, page)', [2]),
+                               ('for name in ("had not entered", "a.db"):\n  self.assert_says(name, page)', [])):
+            self.assertEqual(list(prose_in(ast.parse(refusal))), lines, refusal)
         self.assertTrue(CPP_PROSE.search('text.find("had not entered")'))
         self.assertTrue(CPP_PROSE.search('EXPECT_TRUE(text.starts_with("had not entered"))'))
         self.assertEqual(list(sentences_expected('EXPECT_EQ(f("a"), "1 is "\n  "no number") << x;')), ['"1 is no number"'])

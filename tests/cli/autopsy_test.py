@@ -167,7 +167,7 @@ class Autopsy(Case):
         _, (here, there) = self.files_of_two_hosts()
         cut = self.folder / "cut.json"
         cut.write_text(here.read_text()[:3000])
-        self.refused(run("autopsy", here, cut), FAILED, "cut.json", "cut off")
+        self.refused(run("autopsy", here, cut), FAILED, "cut.json", "a file is cut off")
         newer = self.folder / "newer.json"
         newer.write_text(there.read_text())
         self.change(newer, schema=2)
@@ -188,11 +188,11 @@ class Autopsy(Case):
     def test_other_subcommands_say_what_the_file_is(self):
         _, (here, _) = self.files_of_two_hosts()
         for words in (("explain", here), ("import", here, "--out", self.folder / "x.db"), ("explain", here, "--json")):
-            self.refused(run(*words), USAGE, "here.json", "stalltrace autopsy")
+            self.refused(run(*words), USAGE, "here.json", "a command line to use", words="autopsy")
         folder = self.folder / "evidence"
         folder.mkdir()
         here.rename(folder / "here.json")
-        self.refused(run("explain", folder), USAGE, "here.json", "stalltrace autopsy")
+        self.refused(run("explain", folder), USAGE, "here.json", "a command line to use", words="autopsy")
         (folder / "job.db").write_bytes(b"SQLite format 3\0" + b"x" * 4096)  # of which a user has to know first
         self.refused(run("explain", folder), FAILED, "job.db")
         (folder / "job.db").unlink()

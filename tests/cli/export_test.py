@@ -152,7 +152,7 @@ class Export(Case):
         link = self.folder / "link"
         link.symlink_to(self.folder / "nowhere")
         for form, out in [("perfetto", taken), ("chrome", link), ("csv", taken), ("csv", self.folder / "full"), ("perfetto", self.recording)]:
-            self.refused(run("export", self.recording, "--format", form, "--out", out), FAILED, out.name, "exists already", "--out")
+            self.refused(run("export", self.recording, "--format", form, "--out", out), FAILED, out.name, "the output exists", "--out")
         self.assertEqual(taken.read_text(), "precious")
         self.assertFalse((self.folder / "nowhere").exists())
 
@@ -163,7 +163,7 @@ class Export(Case):
                 self.refused(run("export", path, "--format", form, "--out", self.folder / "x"), FAILED, path.name)
                 self.assertFalse((self.folder / "x").exists())
         for form in ("perfetto", "csv"):
-            self.refused(run("export", self.recording, "--format", form, "--out", self.folder / "no" / "x"), FAILED, "No such file")
+            self.refused(run("export", self.recording, "--format", form, "--out", self.folder / "no" / "x"), FAILED, "a file does not exist")
 
     def test_a_full_disk_leaves_nothing(self):
         self.need_root()
@@ -173,7 +173,7 @@ class Export(Case):
         for form in ("perfetto", "chrome", "csv"):
             result = run("export", recordings.make(self.folder / f"{form}.db", 5000), "--format", form, "--out", disk / "x",
                          prefix=("unshare", "-m", "bash", "-c", script, "-", disk))
-            self.refused(result, FAILED, "No space left", "free some disk space")
+            self.refused(result, FAILED, "no space left", "free disk space")
 
     def test_ctrl_c_leaves_nothing(self):
         recording = recordings.make(self.folder / "long.db", 100_000)

@@ -102,7 +102,7 @@ class Preflight(Case):
         launch = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         self.refused(self.check(*network), USAGE, "launch")
         self.refused(self.check(*network, RANK="1", WORLD_SIZE="2"), USAGE, "rank 0")
-        self.refused(self.check(*network, **launch), FAILED, "could not reach rank 0")
+        self.refused(self.check(*network, **launch), FAILED, "rank 0 is not reached")
         self.refused(self.check(*network, **{**launch, "RANK": "0", "MASTER_ADDR": "192.0.2.1"}), FAILED, "192.0.2.1")
         self.refused(self.check(*network, "--pid", "1", **launch), USAGE, "--network")
         self.refused(self.check(*network, "--test-size", "none", **launch), USAGE, "--test-size")

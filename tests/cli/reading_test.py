@@ -78,8 +78,8 @@ class Query(Reading):
         self.refused(run("query", self.recording, "SHOW TABLES"), USAGE, "sqlite_master")
         self.refused(run("query", self.recording, "SELECT frobnicate(rank) FROM collective"), USAGE, "frobnicate()", "sqlite.org")
         self.refused(run("query", self.recording, "SELECT", "1"), USAGE, "put it in quotes")
-        self.refused(run("query", "SELECT 1", self.recording), USAGE, "'SELECT 1' is not a file",
-                     f"stalltrace query {self.recording} 'SELECT 1'")
+        self.refused(run("query", "SELECT 1", self.recording), USAGE, "a word is no file",
+                     "a command line to use", word="SELECT 1", words=f"query {self.recording} 'SELECT 1'")
         self.refused(run("query", self.recording, ""), USAGE)
 
     def test_a_query_without_end_meets_its_time_limit(self):
@@ -201,7 +201,7 @@ class Explain(Reading):
 
     def test_an_instance_that_is_not_there(self):
         self.refused(run("explain", self.recording, "--instance", "nowhere:1"), FAILED, "nowhere")
-        self.refused(run("explain", self.recording, "--instance", "664"), USAGE, "'664' is no event id", "node3:1535", "seq")
+        self.refused(run("explain", self.recording, "--instance", "664"), USAGE, "a word is no event id", "node3:1535", "seq", word="664")
         self.refused(run("explain", self.recording, "--instance", "yesterday"), USAGE, "yesterday")
 
     def test_bad_times(self):
@@ -246,7 +246,7 @@ class Merge(Reading):
         self.assertFalse((self.folder / "all.db").exists())
 
     def test_no_out(self):
-        self.refused(run("merge", self.recording), USAGE, "--out FILE is missing")
+        self.refused(run("merge", self.recording), USAGE, "an argument is missing", argument="--out FILE")
 
     def test_a_folder_that_does_not_exist(self):
         self.refused(run("merge", self.recording, "--out", self.folder / "no" / "all.db"), FAILED, "all.db")
@@ -271,7 +271,7 @@ class Merge(Reading):
 class Import(Reading):
     def test_a_recording_is_no_profiler_file(self):
         self.refused(run("import", self.recording, "--out", self.folder / "x.db"), USAGE, "a recording already",
-                     f"stalltrace explain {self.recording}")
+                     "a command line to use", words=f"explain {self.recording}")
         self.assertFalse((self.folder / "x.db").exists())
 
     def test_a_pattern_that_matches_nothing(self):

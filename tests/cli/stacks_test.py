@@ -82,7 +82,7 @@ class Stacks(Case):
         ended = subprocess.Popen(["true"])
         self.addCleanup(ended.wait)
         time.sleep(0.3)
-        self.refused(run("stacks", "--pid", ended.pid), FAILED, f"process {ended.pid} has ended")
+        self.refused(run("stacks", "--pid", ended.pid), FAILED, "a process has ended", pid=ended.pid)
 
     def test_a_process_that_is_not_python(self):
         sleep = self.start("sleep", "100")
@@ -100,7 +100,7 @@ class Stacks(Case):
     def test_another_users_process(self):
         self.need_root()
         pid = self.start_rank(0)
-        self.refused(run_as_nobody(self.folder, "stacks", "--pid", pid), FAILED, f"process {pid} can't be looked into", "CAP_SYS_PTRACE")
+        self.refused(run_as_nobody(self.folder, "stacks", "--pid", pid), FAILED, "a process of another user", "CAP_SYS_PTRACE", pid=pid)
 
     def test_a_name_that_would_write_to_the_terminal(self):
         script, ready = self.folder / "x.py", self.folder / "ready"

@@ -98,8 +98,8 @@ class Workers(Fares):
         (group / dict(MEMORY_LIMITS)[group.parent]).write_text("4096")
         (group / "cgroup.procs").write_text(str(pid))
 
-    def fares(self, subcommand, victim, number, pattern):
-        """`number`: of a signal, or what to do to the victim."""
+    def fares(self, subcommand, victim, number, name):
+        """`number`: of a signal, or what to do to the victim. The one line printed has the sentence `name`."""
         for ending, code in ENDINGS.items():
             with self.subTest(ending=ending):
                 process, processes = self.begin(subcommand, ending)
@@ -113,7 +113,7 @@ class Workers(Fares):
                 self.go.touch()
                 self.assertEqual(process.wait(timeout=30), code, self.errors.read_text())
                 self.assertEqual(len(self.errors_printed()), 1, self.errors.read_text())
-                self.assertRegex(self.errors_printed()[0], pattern)
+                self.assert_says(name, self.errors_printed()[0])
                 self.none_is_left(processes)
                 for recording in self.folder.glob("t.db*"):
                     recording.unlink()
@@ -128,18 +128,16 @@ class Tracer(Workers):
         self.subcommand = ("trace", "--out", self.folder / "t.db", *PATIENCE)
 
     def test_killed(self):
-        self.fares(self.subcommand, "st-tracer", signal.SIGKILL,
-                   r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded, and the job goes on")
+        self.fares(self.subcommand, "st-tracer", signal.SIGKILL, "the tracer was killed")
 
     def test_a_bus_error(self):
-        self.fares(self.subcommand, "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
+        self.fares(self.subcommand, "st-tracer", signal.SIGBUS, "the tracer had a bus error")
 
     def test_killed_by_the_kernel_for_want_of_memory(self):
-        self.fares(self.subcommand, "st-tracer", self.without_memory, r"the tracer was ended by signal 9 \(Killed\); nothing more is recorded")
+        self.fares(self.subcommand, "st-tracer", self.without_memory, "the tracer was killed for memory")
 
     def test_hangs(self):
-        self.fares(self.subcommand, "st-tracer", signal.SIGSTOP,
-                   r"the tracer has not stored the recording after 2(\.00)? s, and was killed; .*the job's exit code stays")
+        self.fares(self.subcommand, "st-tracer", signal.SIGSTOP, "the tracer hung")
 
     def test_what_it_flushed_is_readable(self):
         process, processes = self.begin(self.subcommand, "exit 7")
@@ -156,15 +154,13 @@ class TracerOfARun(Workers):
         self.need_root()
 
     def test_killed(self):
-        self.fares(self.traced_run(), "st-tracer", signal.SIGKILL,
-                   r"the tracer was ended by signal 9 \(Killed\); trace.db ends there, and the job goes on")
+        self.fares(self.traced_run(), "st-tracer", signal.SIGKILL, "the tracer of a run was killed")
 
     def test_a_bus_error(self):
-        self.fares(self.traced_run(), "st-tracer", signal.SIGBUS, r"the tracer was ended by signal 7 \(Bus error\); ")
+        self.fares(self.traced_run(), "st-tracer", signal.SIGBUS, "the tracer had a bus error")
 
     def test_hangs(self):
-        self.fares(self.traced_run(), "st-tracer", signal.SIGSTOP,
-                   r"the tracer has not ended after 2(\.00)? s, and was killed; what was recorded until then is in trace.db")
+        self.fares(self.traced_run(), "st-tracer", signal.SIGSTOP, "the tracer of a run hung")
 
 
 class Evidence(Workers):
@@ -178,12 +174,10 @@ class Evidence(Workers):
         self.remove_profiler_folders()
 
     def test_killed(self):
-        self.fares(self.subcommand(), "st-evidence", signal.SIGKILL,
-                   r"the evidence process was ended by signal 9 \(Killed\); nothing more is traced or explained; the job goes on, and "
-                   r"profiler files stay in /dev/shm/stalltrace-run-\S+ \(read them: stalltrace import\)")
+        self.fares(self.subcommand(), "st-evidence", signal.SIGKILL, "the evidence process was killed")
 
     def test_a_bus_error(self):
-        self.fares(self.subcommand(), "st-evidence", signal.SIGBUS, r"the evidence process was ended by signal 7 \(Bus error\); ")
+        self.fares(self.subcommand(), "st-evidence", signal.SIGBUS, "the evidence process had a bus error")
 
     def test_killed_by_the_kernel_for_want_of_memory(self):
         """It needs more when the command has ended: what it knows is explained."""
@@ -199,7 +193,7 @@ class Evidence(Workers):
 
     def test_hangs(self):
         self.fares(("run", "--no-trace", "--out", self.folder / "run", *SHORT), "st-evidence", signal.SIGSTOP,
-                   r"the evidence process has not stored the recording after \S+ s, and was killed; ")
+                   "the evidence process hung")
 
     def test_hangs_on_a_file_system_that_falls_silent(self):
         """Its server is gone: what waits for it can't even be killed."""

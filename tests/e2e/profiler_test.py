@@ -189,12 +189,13 @@ class GpuCheck(Case):
         self.assertEqual(result.returncode, 1, "nothing was checked")
 
     def test_an_earlier_result_and_odd_words_are_refused(self):
-        for words, reason in ((("--out", self.folder), "exists already"), (("--out", self.folder / "new", "--ranks", "1"), "two ranks"),
-                              (("--out",), "gpu_check.sh"), (("--odd", "x"), "gpu_check.sh")):
+        for words, name in ((("--out", self.folder), "the output exists"),
+                            (("--out", self.folder / "new", "--ranks", "1"), "two ranks are needed"),
+                            (("--out",), "the usage of gpu_check"), (("--odd", "x"), "the usage of gpu_check")):
             result = subprocess.run([ROOT / "scripts" / "gpu_check.sh", *words], capture_output=True, text=True, timeout=60,
                                     check=False, env={**os.environ, "STALLTRACE": str(PROGRAM)})
             self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
-            self.assertIn(reason, result.stderr)
+            self.assert_says(name, result.stderr)
 
 
 class Workload(Case):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// replay PACK: runs the fuzzer's target on every entry of a packed corpus (scripts/fuzz_corpus.py), without the fuzzer.
+// replay PACK: runs the fuzzer's target on every entry of a packed corpus (scripts/fuzz/corpus.py), without the fuzzer.
 // Each entry has its own process: one that crashes or hangs is reported by its number, and the others still run.
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,7 +98,7 @@ int main(int argc, char** argv) {
     failed += passes((*entries)[number], number) ? 0 : 1;
   }
   if (failed > 0) {
-    std::fprintf(stderr, "to see them: scripts/fuzz_corpus.py unpack %s FOLDER; the files are named by number\n",
+    std::fprintf(stderr, "to see them: scripts/fuzz/corpus.py unpack %s FOLDER; the files are named by number\n",
                  argv[1]);
   }
   std::printf("%zu entries, %zu failed\n", entries->size(), failed);

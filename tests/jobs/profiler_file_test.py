@@ -244,5 +244,5 @@ class ProfilerFile(Case):
     def test_what_is_no_evidence_is_refused_in_one_line(self):
         odd = self.folder / "odd.profiler"
         odd.write_bytes(b"x" * 9000)
-        self.refused(run("import", odd, "--out", self.recording), 1, "of no known format", "profiler file")
+        self.refused(run("import", odd, "--out", self.recording), 1, "of no known format", "a profiler file was tried")
         self.assertFalse(self.recording.exists())

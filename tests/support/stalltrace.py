@@ -62,9 +62,9 @@ class Case(unittest.TestCase):
         if tried.returncode != 0:
             self.skipTest(f"no mounts of its own here: {tried.stderr.strip()}")
 
-    def refused(self, result, code, *parts):
-        """It ended with `code` and one line on stderr, and nothing on stdout. Each of `parts`, a name in sentences.txt or
-        a piece of text, is in that line."""
+    def refused(self, result, code, *parts, **values):
+        """It ended with `code` and one line on stderr, and nothing on stdout. Each of `parts` is in that line: the name of a
+        sentence of sentences.txt, with `values` in it, or a word, path or value. A check refuses sentences of a test's own."""
         self.assertEqual(result.returncode, code, result.stderr)
         self.assertEqual(result.stdout or "", "")
         lines = result.stderr.splitlines()
@@ -72,7 +72,7 @@ class Case(unittest.TestCase):
         self.assertTrue(lines[0].startswith("stalltrace: "), lines[0])
         known = sentences()
         for part in parts:
-            self.assertRegex(lines[0], known.get(part, re.escape(part)))
+            self.assertRegex(lines[0], sentence(part, **values) if part in known else re.escape(part))
 
     def assert_says(self, name, text, because=None, **values):
         """`text` has the sentence `name` of sentences.txt."""

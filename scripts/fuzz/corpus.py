@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs a fuzz corpus into one file and unpacks it.
 
-    scripts/fuzz_corpus.py pack FOLDER PACK
-    scripts/fuzz_corpus.py unpack PACK FOLDER
+    scripts/fuzz/corpus.py pack FOLDER PACK
+    scripts/fuzz/corpus.py unpack PACK FOLDER
 
 A pack is a gzip stream: for each entry its size (32 bits, little-endian), then its bytes. Entries are sorted by the SHA-1 of
 their bytes, without duplicates, so that the same entries make the same file. Unpacked, an entry is the file that its number
@@ -45,12 +45,12 @@ def unpack(path, folder):
 def main():
     actions = {"pack": pack, "unpack": unpack}
     if len(sys.argv) != 4 or sys.argv[1] not in actions:
-        print("usage: scripts/fuzz_corpus.py pack FOLDER PACK | unpack PACK FOLDER", file=sys.stderr)
+        print("usage: scripts/fuzz/corpus.py pack FOLDER PACK | unpack PACK FOLDER", file=sys.stderr)
         return 2
     try:
         count = actions[sys.argv[1]](pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
     except (OSError, EOFError, ValueError) as error:
-        print(f"fuzz_corpus: {error}", file=sys.stderr)
+        print(f"corpus: {error}", file=sys.stderr)
         return 1
     print(f"{count} entries")
     return 0

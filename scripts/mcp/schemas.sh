@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/mcp_schemas.sh SCHEMAS [PROGRAM [RECORDING ...]]: every message of `stalltrace mcp` and of /mcp of `stalltrace serve` against the
+# scripts/mcp/schemas.sh SCHEMAS [PROGRAM [RECORDING ...]]: every message of `stalltrace mcp` and of /mcp of `stalltrace serve` against the
 # published schemas of MCP, by hand: it needs node and the npm registry. SCHEMAS is the folder schema/ of the specification's repository
 # (modelcontextprotocol/modelcontextprotocol), or one with its 2025-11-25/schema.json and 2026-07-28/schema.json; neither is part of this
 # repository. In both versions, over pipes, over HTTP and over copies of nodes: each method, each tool with right and wrong arguments, each
@@ -10,8 +10,8 @@
 # does not match. The recordings need a finding; without any, those of a small simulated job are made. docs/evidence/ keeps a result.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
-schemas=$(realpath "${1:?"usage: mcp_schemas.sh SCHEMAS [PROGRAM [RECORDING ...]]"}")
-program=$(realpath "${2:-"$here/../build/stalltrace"}")
+schemas=$(realpath "${1:?"usage: scripts/mcp/schemas.sh SCHEMAS [PROGRAM [RECORDING ...]]"}")
+program=$(realpath "${2:-"$here/../../build/stalltrace"}")
 shift $(($# > 1 ? 2 : 1))
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -22,7 +22,7 @@ if ((${#recordings[@]} == 0)); then
   recordings=("$folder"/job/node*.db)
 fi
 mapfile -t recordings < <(realpath "${recordings[@]}")
-cp "$here"/mcp_schemas/*.mjs "$folder/"
+cp "$here"/schemas/*.mjs "$folder/"
 cd "$folder"
 npm init -y >/dev/null 2>&1
 npm install --ignore-scripts --no-audit --no-fund --silent ajv@8.17.1 ajv-formats@3.0.1

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the units that scripts/fuzz.sh compiles: the files of a folder together, as the build does it.
 
-    scripts/fuzz_units.py FOLDER ROOM... [--without PATTERN...] [--of FILE...]
+    scripts/fuzz/units.py FOLDER ROOM... [--without PATTERN...] [--of FILE...]
 
 A unit is FOLDER/NAME.cpp; their paths are printed. Files of the folders that a room's CMakeLists.txt names after ALONE are a unit each.
 A file that a pattern matches (a whole path, * for any part of it) is left out. With --of, only units that these files need are printed:
@@ -15,7 +15,7 @@ import fnmatch
 import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
 def is_source(path):

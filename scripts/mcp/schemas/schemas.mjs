@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_schemas.sh: JSON Schemas by name, and what of a value they refuse, do not know, or need. A reference is a name and a JSON
+// Of schemas.sh: JSON Schemas by name, and what of a value they refuse, do not know, or need. A reference is a name and a JSON
 // pointer: "2025-11-25#/$defs/Tool".
 import Ajv2020 from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';

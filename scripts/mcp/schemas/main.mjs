@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_schemas.sh: main.mjs SCHEMAS PROGRAM RECORDING ..., in a folder that has ajv.
+// Of schemas.sh: main.mjs SCHEMAS PROGRAM RECORDING ..., in a folder that has ajv.
 import {createHash} from 'node:crypto';
 import {readFileSync, writeFileSync} from 'node:fs';
 import {join} from 'node:path';

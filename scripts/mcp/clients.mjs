@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_clients.sh: the official TypeScript clients ask everything that `PROGRAM mcp RECORDING ...` offers, and `PROGRAM serve` over HTTP.
+// Of clients.sh: the official TypeScript clients ask everything that `PROGRAM mcp RECORDING ...` offers, and `PROGRAM serve` over HTTP.
 // The clients compare each structured answer with the tool's output schema, and fail if it does not match.
 import {spawn} from 'node:child_process';
 import {Client as LegacyClient} from '@modelcontextprotocol/sdk/client/index.js';

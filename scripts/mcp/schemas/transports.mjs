@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_schemas.sh: a server over pipes, and one over HTTP. Bytes go in and come out as they are.
+// Of schemas.sh: a server over pipes, and one over HTTP. Bytes go in and come out as they are.
 import {spawn} from 'node:child_process';
 
 const WAIT_MS = 60_000;

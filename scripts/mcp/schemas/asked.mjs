@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_schemas.sh: what is asked in a conversation.
+// Of schemas.sh: what is asked in a conversation.
 import {LEGACY, MODERN} from './conversation.mjs';
 
 const MOST_HINTS = 60;

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# scripts/mcp_clients.sh [PROGRAM [RECORDING ...]]: the official MCP clients against `stalltrace mcp` and, over HTTP, `stalltrace serve`,
+# scripts/mcp/clients.sh [PROGRAM [RECORDING ...]]: the official MCP clients against `stalltrace mcp` and, over HTTP, `stalltrace serve`,
 # by hand: it needs node and the npm registry. The TypeScript SDK 1.x (the handshake), the client 2.x (automatic, pinned to 2026-07-28, and the handshake) and the
 # inspector's command line list everything, call every tool, read every resource and get every prompt. The packages go into a
 # temporary folder; their scripts don't run. Without recordings, a small one is made. docs/evidence/ keeps the output.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 program=$(realpath "${1:-build/stalltrace}")
 shift || true
 folder=$(mktemp -d)
@@ -17,13 +17,13 @@ if ((${#recordings[@]} == 0)); then
   recordings=("$folder/small.db")
 fi
 mapfile -t recordings < <(realpath "${recordings[@]}")
-cp scripts/mcp_clients.mjs "$folder/"
+cp scripts/mcp/clients.mjs "$folder/"
 cd "$folder"
 npm init -y >/dev/null 2>&1
 npm install --ignore-scripts --no-audit --no-fund --silent \
   @modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0 @modelcontextprotocol/inspector@0.15.0
 echo "$("$program" version | head -1), node $(node --version), ${#recordings[@]} recordings"
-node mcp_clients.mjs "$program" "${recordings[@]}"
+node clients.mjs "$program" "${recordings[@]}"
 "$program" serve "${recordings[@]}" --listen 127.0.0.1:0 2>"$folder/serving" &
 server=$!
 until url=$(grep -o 'http://[^ ]*' "$folder/serving"); do sleep 0.1; done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of mcp_schemas.sh: one client in one version over one transport. Each message of the server is compared with the definition of what it
+// Of schemas.sh: one client in one version over one transport. Each message of the server is compared with the definition of what it
 // answers, and counted.
 
 export const MODERN = '2026-07-28';
