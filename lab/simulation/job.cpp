@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lab/simulation/machine.h"
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 namespace stalltrace::simulation {
 namespace {

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "lab/simulation/job.h"
-#include "lab/simulation/recorder.h"
-#include "lab/simulation/transfer_steps.h"
+#include "lab/simulation/recording/recorder.h"
+#include "lab/simulation/recording/transfer_steps.h"
 #include "model/events/loss_sources.h"
 
 namespace stalltrace::simulation {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where ranks were in their program: call sites of collectives, and samples of the ranks of a node while one of them is
 // behind the others (capture/python/late_watch has the agent's rule). Part of Recorder. The lines are the same whatever
-// keeps a rank, so that they tell no more than that it computed, waited or was stopped.
+// keeps a rank, so that they show no more than that it computed, waited or was stopped.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 #include "lab/simulation/job.h"
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 namespace stalltrace::simulation {
 namespace {
@@ -25,7 +25,8 @@ constexpr size_t kMostOutside = 8;
 constexpr size_t kMostInside = 4;
 constexpr int64_t kReadingNs = 10 * kNsPerMs;  // a process
 
-const std::string kLoop = "train (/home/user/train.py:214)\n<module> (/home/user/train.py:260)";
+constexpr const char* kSynchronise = "synchronize (/usr/lib/python3/dist-packages/torch/cuda/__init__.py:688)\n";
+constexpr const char* kLoop = "train (/home/user/train.py:214)\n<module> (/home/user/train.py:260)";
 
 /// One look at a thread.
 struct Look {
@@ -34,11 +35,13 @@ struct Look {
   const char* activity = "running";
 };
 
+/// A rank that waits stays at its line; one that computes goes on.
 Look look_at(const RankHistory& rank, bool behind, int64_t time_ns) {
-  Look look{.frames = (behind ? "prepare (/home/user/train.py:131)\n"
-                              : "synchronize (/usr/lib/python3/dist-packages/torch/cuda/__init__.py:688)\n") +
-                      kLoop};
   const WaitKind kind = rank.main.at(time_ns).value_or(WaitKind::kOnCpu);
+  const uint64_t chance = splitmix64_fold(static_cast<uint64_t>(time_ns), static_cast<uint64_t>(rank.pid));
+  const uint64_t line = 131 + (kind == WaitKind::kOnCpu ? 1 + chance % 40 : 0);
+  const std::string prepare = "prepare (/home/user/train.py:" + std::to_string(line) + ")\n";
+  Look look{.frames = (behind ? prepare : kSynchronise) + kLoop};
   if (kind == WaitKind::kStopped) {
     look.state = 'T';
     look.activity = "stopped by a signal";
@@ -83,7 +86,8 @@ class SampleBudget {
 int64_t Recorder::stack_id_of(std::string_view frames) { return static_cast<int64_t>(splitmix64_text(frames) >> 1); }
 
 std::string Recorder::call_site_of(Operation op) {
-  return "nccl" + std::string(to_text(op)) + " (libnccl.so.2)\nc10d::ProcessGroupNCCL::collective (libtorch_cuda.so)";
+  return "nccl" + std::string(display_name(op)) +
+         "+0x1c0 (libnccl.so.2)\nc10d::ProcessGroupNCCL::launch+0x2b0 (libtorch_cuda.so)";
 }
 
 /// When a rank is behind the others of its node, and for how long it has been: [from, to).
@@ -97,10 +101,9 @@ std::vector<Recorder::Behind> Recorder::ranks_behind(int attempt) const {
   for (int i = 0; i < options_.ranks_per_node; ++i) {
     const RankHistory& own = of(attempt, first + i);
     const int64_t end_ns = std::min(to_ns_, own.exit_ns.value_or(kNever));
-    int64_t since_ns = own.calls.empty() ? end_ns : own.calls.front().arrival_ns;
     size_t done = 0;  // calls on the communicator of all ranks
     for (size_t call = 0; call < own.calls.size(); ++call) {
-      since_ns = own.calls[call].arrival_ns;
+      const int64_t since_ns = own.calls[call].arrival_ns;
       done += own.calls[call].group == layout_.world && is_collective(own.calls[call].op) ? 1 : 0;
       const int64_t to_ns = call + 1 < own.calls.size() ? std::min(end_ns, own.calls[call + 1].arrival_ns) : end_ns;
       if (to_ns - since_ns < kLateNs) {

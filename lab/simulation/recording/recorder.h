@@ -15,7 +15,7 @@
 #include "lab/simulation/history.h"
 #include "lab/simulation/job_options.h"
 #include "lab/simulation/program.h"
-#include "lab/simulation/transfer_steps.h"
+#include "lab/simulation/recording/transfer_steps.h"
 
 namespace stalltrace::simulation {
 
@@ -75,7 +75,7 @@ class Recorder {
   void write_processes(EventSink& sink) const;
   CallIds write_calls(EventSink& sink) const;
   void add_set_up(int attempt, int rank, std::vector<Collective>& rows) const;
-  /// `numbers`: of each row that is added, its place among the rank's calls.
+  /// `numbers`: of each row that is added, its position among the rank's calls.
   void add_calls(int attempt, int rank, std::vector<Collective>& rows, std::vector<uint32_t>& numbers) const;
   [[nodiscard]] Collective row_of(int rank, const RankHistory& history, const Call& call) const;
   void end_row(const RankHistory& history, const Call& call, Collective& row) const;

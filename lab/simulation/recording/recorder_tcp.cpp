@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "lab/simulation/job.h"
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 namespace stalltrace::simulation {
 namespace {

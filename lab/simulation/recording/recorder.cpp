@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 #include <algorithm>
 #include <string>
@@ -216,6 +216,7 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
     row.duration_ns = row.launch_ns = kSetUpNs;
     row.completion = Completion::kCall;
     row.comm_id_hash = hash_of(attempt, group);
+    row.stack_id = 0;
     row.count.reset();
     row.datatype.reset();
     row.reduce_op.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/simulation/transfer_steps.h"
+#include "lab/simulation/recording/transfer_steps.h"
 
 #include <algorithm>
 #include <array>

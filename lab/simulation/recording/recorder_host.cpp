@@ -7,10 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include "lab/simulation/changed_values.h"
 #include "lab/simulation/job.h"
 #include "lab/simulation/random.h"
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/changed_values.h"
+#include "lab/simulation/recording/recorder.h"
 #include "model/events/port_counters.h"
 
 namespace stalltrace::simulation {
