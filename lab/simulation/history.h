@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -51,6 +52,10 @@ struct Flow {
   double busy = 1;           // the share of that time in which the sender had something to send
   int64_t lost_from_ns = 0;  // until the loss was repaired, no byte was acknowledged
   int64_t lost_to_ns = 0;
+  int64_t held_from_ns = 0;  // a loss, of this data or elsewhere on the ring, kept all of it from going on
+  int64_t held_to_ns = 0;
+  uint32_t src_call = 0;  // of RankHistory::calls of the sender
+  uint32_t dst_call = 0;
 };
 
 /// What the sender's kernel does beside sending.
@@ -69,6 +74,7 @@ struct RankHistory {
   std::vector<Call> calls;
   ThreadStates main;
   ThreadStates progress;
+  std::vector<std::pair<int64_t, int64_t>> stopped;  // [from, to) in which its threads were stopped
   std::optional<int64_t> exit_ns;
   int exit_code = 0;
   int exit_signal = 0;
@@ -82,6 +88,19 @@ struct Attempt {
   std::vector<RankHistory> ranks;
   std::vector<Flow> flows;
   std::vector<FlowEvent> flow_events;
+  std::vector<std::vector<uint32_t>> flows_at;  // by node: indices of the flows that leave or reach it, in their order
+
+  void sort_flows(int nodes, int ranks_per_node) {
+    flows_at.assign(static_cast<size_t>(nodes), {});
+    for (uint32_t i = 0; i < flows.size(); ++i) {
+      const int src = flows[i].src / ranks_per_node;
+      const int dst = flows[i].dst / ranks_per_node;
+      flows_at[static_cast<size_t>(src)].push_back(i);
+      if (dst != src) {
+        flows_at[static_cast<size_t>(dst)].push_back(i);
+      }
+    }
+  }
 };
 
 /// [from_ns, to_ns) in which a fault was in effect.

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lab/simulation/machine.h"
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 namespace stalltrace::simulation {
 namespace {
@@ -91,6 +91,9 @@ void Job::play() {
   std::ranges::move(machine.effects(), std::back_inserter(history_.effects));
   history_.attempts.push_back(std::move(machine.attempt()));
   end_processes(history_.attempts.back());
+  for (Attempt& attempt : history_.attempts) {
+    attempt.sort_flows(options_.nodes, options_.ranks_per_node);
+  }
   if (options_.cut_s > 0) {
     recorded_to_ns_ = std::min(recorded_to_ns_, first_ns + seconds(options_.cut_s));
   }

@@ -96,6 +96,8 @@ struct JobOptions {
   bool waits = true;                 // the scheduler's waits are recorded
   bool spins = true;                 // a CPU that waits for its device spins, as CUDA's default is
   bool network_events = true;        // needless retransmissions and hiccups
+  bool all_evidence = false;         // all tables that an agent fills, which make some twice as many rows
+  int channels = 2;                  // of a communicator between two nodes: what all_evidence has of transfers
   std::vector<Fault> faults;
   uint64_t seed = 1;
 

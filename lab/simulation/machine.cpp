@@ -183,6 +183,7 @@ bool Machine::fail_in_step(int index) {
     if (fault.kind == FaultKind::kProcessStopped && rank.stopped.empty()) {
       const int64_t to_ns = fault.ms > 0 ? rank.cpu_ns + ms(fault.ms) : kNever;
       rank.stopped.emplace_back(rank.cpu_ns, to_ns);
+      history(index).stopped.emplace_back(rank.cpu_ns, to_ns);
       history(index).main.add(WaitKind::kStopped, rank.cpu_ns, to_ns);
       history(index).progress.add(WaitKind::kStopped, rank.cpu_ns, to_ns);
       add_effect(i, rank.cpu_ns, to_ns);
@@ -339,6 +340,22 @@ void Machine::join(int index, const ChannelKey& key, size_t member, size_t membe
   }
 }
 
+/// Which calls moved the data of the newest flows.
+void Machine::note_calls(const Meeting& meeting, size_t first_flow) {
+  if (first_flow == attempt_.flows.size()) {
+    return;
+  }
+  call_of_.resize(ranks_.size());
+  for (const Joined& one : meeting.joined) {
+    call_of_[static_cast<size_t>(one.rank)] = static_cast<uint32_t>(one.call);
+  }
+  for (size_t i = first_flow; i < attempt_.flows.size(); ++i) {
+    Flow& flow = attempt_.flows[i];
+    flow.src_call = call_of_[static_cast<size_t>(flow.src)];
+    flow.dst_call = call_of_[static_cast<size_t>(flow.dst)];
+  }
+}
+
 /// Sets the end of the calls that met, and lets their ranks go on.
 void Machine::resolve(const ChannelKey& key, const Meeting& meeting) {
   int64_t begin_ns = 0;
@@ -353,9 +370,11 @@ void Machine::resolve(const ChannelKey& key, const Meeting& meeting) {
     const int64_t bytes =
         payload_bytes(call.op, call.count, nccl_datatype_size(kFloat32), static_cast<int>(ranks.size()));
     const int step = at(one.rank).step;
+    const size_t first_flow = attempt_.flows.size();
     end_ns = key[1] < 0 ? network_.collective(key[0], call.op, bytes, begin_ns, step, attempt_)
                         : network_.send(key[0], ranks[static_cast<size_t>(key[1])], ranks[static_cast<size_t>(key[2])],
                                         bytes, begin_ns, step, attempt_);
+    note_calls(meeting, first_flow);
   }
   for (const Joined& one : meeting.joined) {
     for (const auto& [from_ns, to_ns] : at(one.rank).stopped) {

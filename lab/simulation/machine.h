@@ -76,6 +76,7 @@ class Machine {
   size_t add_call(int rank, const Instruction& instruction, int64_t kernel_ns);
   void join(int rank, const ChannelKey& key, size_t member, size_t members, size_t call, bool mismatched);
   void resolve(const ChannelKey& key, const Meeting& meeting);
+  void note_calls(const Meeting& meeting, size_t first_flow);
   void synchronise(int rank);
   bool give_up_waiting();
   void late(int rank, std::optional<int> unit);
@@ -100,6 +101,7 @@ class Machine {
   Attempt attempt_;
   std::vector<Effect> effects_;
   uint64_t library_groups_ = 0;
+  std::vector<uint32_t> call_of_;  // by rank, of the meeting that is noted
   bool hung_ = false;
 };
 

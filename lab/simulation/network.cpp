@@ -95,6 +95,10 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
   for (const Edge& edge : edges) {
     const double busy = slow_node < 0 || node_of(edge.src) == slow_node ? 1 : 1 / factor;
     attempt.flows.push_back({edge.src, edge.dst, group, begin_ns, end_ns, bytes, busy});
+    if (lost_ns > 0) {
+      attempt.flows.back().held_from_ns = lost_from_ns;
+      attempt.flows.back().held_to_ns = lost_from_ns + lost_ns;
+    }
     if (&edge == lossy) {
       attempt.flows.back().lost_from_ns = lost_from_ns;
       attempt.flows.back().lost_to_ns = lost_from_ns + lost_ns;

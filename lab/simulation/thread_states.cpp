@@ -2,6 +2,7 @@
 #include "lab/simulation/thread_states.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <tuple>
 
@@ -30,6 +31,15 @@ void ThreadStates::add(WaitKind kind, int64_t from_ns, int64_t to_ns, int32_t by
 
 void ThreadStates::add_open(WaitKind kind, int64_t from_ns) {
   states_.push_back({kind, from_ns, kForever, 0, {}, true});
+}
+
+std::optional<WaitKind> ThreadStates::at(int64_t time_ns) const {
+  const auto after =
+      std::ranges::partition_point(states_, [&](const State& state) { return state.from_ns <= time_ns; });
+  if (after == states_.begin() || std::prev(after)->to_ns <= time_ns) {
+    return std::nullopt;
+  }
+  return std::prev(after)->kind;
 }
 
 void ThreadStates::write(std::vector<WaitSpan>& out, int64_t shift_ns, int64_t from_ns, int64_t to_ns) const {

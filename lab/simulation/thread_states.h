@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,8 @@ class ThreadStates {
   void add(WaitKind kind, int64_t from_ns, int64_t to_ns, int32_t by_pid = 0, const std::string& by_name = {});
   /// From here on to the end of the recording.
   void add_open(WaitKind kind, int64_t from_ns);
+  /// What the thread did at that time; none: not known.
+  [[nodiscard]] std::optional<WaitKind> at(int64_t time_ns) const;
   /// Rows of this time, every time shifted. With `to_ns` kForever an open state has no length yet.
   void write(std::vector<WaitSpan>& out, int64_t shift_ns, int64_t from_ns, int64_t to_ns) const;
 

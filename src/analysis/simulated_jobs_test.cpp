@@ -37,6 +37,36 @@ TEST(SimulatedJobs, HealthGivesNothing) {
   }
 }
 
+/// The same where recordings have all tables that an agent fills.
+TEST(SimulatedJobs, HealthWithAllEvidenceGivesNothing) {
+  const simulation::DrawLimits limits{.fewest_ranks = 8, .most_ranks = 8, .fewest_steps = 24, .most_steps = 30};
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    simulation::JobOptions options = simulation::draw_healthy(seed, limits);
+    options.all_evidence = true;
+    for (const Finding& finding : report_of_simulated(options).findings) {
+      EXPECT_EQ(finding.severity, Severity::kWaiting)
+          << "seed " << seed << ", " << options.shape << ": " << finding.summary;
+    }
+  }
+}
+
+/// Where the kernel sees no connection, the plugin's rows of both ends show which link held the data.
+TEST(SimulatedJobs, TheLinkOfALossIsKnownByTheSteps) {
+  for (const bool all : {false, true}) {
+    simulation::JobOptions options{.nodes = 4, .ranks_per_node = 2, .steps = 30, .plugin = true, .tcp = false};
+    options.faults = {{.kind = FaultKind::kPacketLoss, .rank = 2, .per_step = 1, .from = 10}};
+    options.all_evidence = all;
+    const Report report = report_of_simulated(options);
+    ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+    const Finding& finding = report.findings[0];
+    EXPECT_EQ(finding.cause, all ? Cause::kSlowLink : Cause::kUnknown);
+    if (all) {
+      EXPECT_EQ(finding.link->src_rank, 3);
+      EXPECT_EQ(finding.link->dst_rank, 4);
+    }
+  }
+}
+
 /// The only finding of a small job with one fault. Ends are the plugin's; CPUs are ahead of their devices.
 Finding finding_of(const simulation::Fault& fault) {
   simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};

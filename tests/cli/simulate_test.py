@@ -101,6 +101,24 @@ class Simulate(Case):
         wrong = ("--serve", "--node-fault", "1=skewed:5s")
         self.refused(run("lab", "simulate", "--out", self.folder / "none", *wrong), USAGE, "skewed:5s,50ppm")
 
+    def test_all_evidence(self):
+        """The tables that an agent fills are there, and the finding is the same."""
+        words = ("--nodes", 2, "--ranks-per-node", 2, *STEPS, "--plugin", "--fault", "late_rank:rank=3,ms=300,from=10")
+        tables = ("proxy_step", "net_span", "host_sample", "port_counter", "python_stack", "stack")
+        findings = {}
+        for evidence in ("usual", "all"):
+            out = self.folder / evidence
+            self.done(run("lab", "simulate", "--out", out, *words, "--evidence", evidence))
+            recordings = sorted(out.glob("node*.db"))
+            for table in tables:
+                counts = [json.loads(self.done(run("query", "--format", "json", path, f"SELECT count(*) AS n FROM {table}")))[0]["n"]
+                          for path in recordings]
+                self.assertEqual(sum(counts) > 0, evidence == "all", table)
+            findings[evidence] = self.explain(recordings, FINDINGS)["findings"]
+        for found in findings.values():
+            self.assertEqual([(one["cause"], one["culprit"]["rank"]) for one in found], [("late_rank", 3)])
+        self.refused(run("lab", "simulate", "--out", self.folder / "none", "--evidence", "some"), USAGE, "some")
+
     def test_what_cannot_be(self):
         out = ("--out", self.folder / "none")
         self.refused(run("lab", "simulate", *out, "--shape", "square"), USAGE, "square")

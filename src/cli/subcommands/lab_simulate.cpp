@@ -103,6 +103,10 @@ class LabSimulateSubcommand final : public Subcommand {
         integer_flag("--seed", "N", "draws all that is chance", 0, INT64_MAX, &seed_),
         text_flag("--out", "DIR", "folder of the recordings; holds no earlier run", &out_dir_),
         switch_flag("--plugin", "the ranks have loaded the profiler plugin", &options_.plugin),
+        choice_flag("--evidence", "which tables: calls, TCP and waits (default), or all that an agent fills",
+                    {"usual", "all"}, &evidence_),
+        integer_flag("--channels", "N", "channels of each communicator, in the plugin's rows of transfers (default: 2)",
+                     1, 64, &channels_),
         duration_flag("--attach", "tracing begins that long after the first step (default: before the job)",
                       &attach_ns_),
         duration_flag("--cut", "tracing ends that long after the first step (default: after the job)", &cut_ns_),
@@ -162,6 +166,8 @@ class LabSimulateSubcommand final : public Subcommand {
     options_.ranks_per_node = static_cast<int>(ranks_per_node_);
     options_.steps = static_cast<int>(steps_);
     options_.seed = static_cast<uint64_t>(seed_);
+    options_.all_evidence = evidence_ == "all";
+    options_.channels = static_cast<int>(channels_);
     if (options_.ranks() > kMostRanks) {
       return fail(fmt::format("{} ranks are too many", options_.ranks()), fmt::format("give up to {}", kMostRanks),
                   ErrorKind::kUsage);
@@ -211,6 +217,8 @@ class LabSimulateSubcommand final : public Subcommand {
   int64_t ranks_per_node_ = 4;
   int64_t steps_ = 60;
   int64_t seed_ = 1;
+  std::string evidence_ = "usual";
+  int64_t channels_ = 2;
   std::string parallel_;
   std::vector<std::string> faults_;
   std::string out_dir_ = "stalltrace-simulated";

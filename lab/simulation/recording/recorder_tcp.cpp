@@ -5,21 +5,69 @@
 
 #include "base/hash.h"
 #include "lab/simulation/job.h"
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 namespace stalltrace::simulation {
 namespace {
 
+constexpr int64_t kBurstGapNs = kNsPerMs;  // a longer silence ends a burst: span_gap_ns of bpf/wire/config.h
+constexpr int64_t kLongestBurstNs = 100 * kNsPerMs;
+constexpr int64_t kBytesOfCall = 512 << 10;
 constexpr int64_t kSampleEveryNs = 100 * kNsPerMs;
 constexpr int kStore = -1;
 constexpr uint16_t kStorePort = 29'500;
+constexpr int32_t kProgressThread = 5;  // its number above that of the process
+
+/// As the kernel side makes them of single calls.
+class Bursts {
+ public:
+  /// A time in which data moved evenly, not before that of the connection's earlier ones.
+  void add(const NetSpan& span) {
+    const int64_t end_ns = span.timestamp_ns + span.duration_ns;
+    uint64_t rest = span.bytes;
+    for (int64_t from_ns = span.timestamp_ns; from_ns < end_ns;) {
+      NetSpan part = span;
+      part.timestamp_ns = from_ns;
+      part.duration_ns = std::min(kLongestBurstNs, end_ns - from_ns);
+      from_ns += part.duration_ns;
+      const double share = static_cast<double>(part.duration_ns) / static_cast<double>(span.duration_ns);
+      part.bytes = from_ns < end_ns ? static_cast<uint64_t>(share * static_cast<double>(span.bytes)) : rest;
+      part.calls = static_cast<uint32_t>(part.bytes / kBytesOfCall + 1);
+      rest -= part.bytes;
+      append(part);
+    }
+  }
+  std::vector<NetSpan>& rows() { return rows_; }
+
+ private:
+  void append(const NetSpan& part) {
+    const auto [newest, fresh] = newest_.try_emplace({part.cookie, part.is_send}, rows_.size());
+    if (!fresh) {
+      NetSpan& before = rows_[newest->second];
+      const int64_t gap_ns = part.timestamp_ns - before.timestamp_ns - before.duration_ns;
+      const int64_t both_ns = part.timestamp_ns + part.duration_ns - before.timestamp_ns;
+      if (gap_ns <= kBurstGapNs && both_ns <= kLongestBurstNs) {
+        before.duration_ns = std::max(before.duration_ns, both_ns);
+        before.bytes += part.bytes;
+        before.calls += part.calls;
+        return;
+      }
+    }
+    newest->second = rows_.size();
+    rows_.push_back(part);
+  }
+
+  std::vector<NetSpan> rows_;
+  std::map<std::pair<uint64_t, bool>, size_t> newest_;  // by connection and direction
+};
 
 }  // namespace
 
 std::map<Recorder::ConnectionKey, uint64_t> Recorder::connections() const {
   std::map<ConnectionKey, uint64_t> known;
   for (int attempt = 0; attempt < static_cast<int>(history_.attempts.size()); ++attempt) {
-    for (const Flow& flow : history_.attempts[static_cast<size_t>(attempt)].flows) {
+    for (const uint32_t index : flows_here(attempt)) {
+      const Flow& flow = flow_of(attempt, index);
       if (here(flow.src) && options_.tcp) {
         known.try_emplace({attempt, flow.group, flow.src, flow.dst, true});
       }
@@ -109,7 +157,8 @@ void Recorder::write_tcp_samples(const std::map<ConnectionKey, uint64_t>& connec
   std::vector<TcpSample> rows;
   for (int attempt = 0; attempt < static_cast<int>(history_.attempts.size()); ++attempt) {
     std::vector<const Flow*> flows;
-    for (const Flow& flow : history_.attempts[static_cast<size_t>(attempt)].flows) {
+    for (const uint32_t index : flows_here(attempt)) {
+      const Flow& flow = flow_of(attempt, index);
       if (here(flow.src)) {
         flows.push_back(&flow);
       }
@@ -157,6 +206,47 @@ void Recorder::write_tcp_samples(const std::map<ConnectionKey, uint64_t>& connec
   }
   std::ranges::stable_sort(rows, {}, &TcpSample::timestamp_ns);
   for (TcpSample& row : rows) {
+    sink.accept(row);
+  }
+}
+
+/// Bursts of sends and receives: the times in which data moved.
+void Recorder::write_tcp_bursts(const std::map<ConnectionKey, uint64_t>& connections, EventSink& sink) const {
+  Bursts bursts;
+  for (int attempt = 0; attempt < static_cast<int>(history_.attempts.size()); ++attempt) {
+    for (const uint32_t index : flows_here(attempt)) {
+      const Flow& flow = flow_of(attempt, index);
+      const bool is_send = here(flow.src);
+      const int rank = is_send ? flow.src : flow.dst;
+      const auto known = connections.find({attempt, flow.group, rank, is_send ? flow.dst : flow.src, is_send});
+      if (known == connections.end() || flow.from_ns < from_ns_ || flow.to_ns >= to_ns_) {
+        continue;
+      }
+      NetSpan span{.node_id = Job::node_id(node_), .timestamp_ns = flow.from_ns, .cookie = known->second};
+      span.duration_ns = flow.to_ns - flow.from_ns;
+      span.pid = of(attempt, rank).pid;
+      span.tid = span.pid + kProgressThread;
+      span.is_send = is_send;
+      span.bytes = static_cast<uint64_t>(flow.bytes);
+      if (flow.held_to_ns <= flow.held_from_ns) {
+        bursts.add(span);
+        continue;
+      }
+      NetSpan after = span;
+      span.duration_ns = flow.held_from_ns - flow.from_ns;
+      span.bytes /= 2;
+      after.timestamp_ns = flow.held_to_ns;
+      after.duration_ns = flow.to_ns - flow.held_to_ns;
+      after.bytes -= span.bytes;
+      bursts.add(span);
+      bursts.add(after);
+    }
+  }
+  std::vector<NetSpan>& rows = bursts.rows();
+  std::ranges::stable_sort(rows, {}, &NetSpan::timestamp_ns);
+  for (NetSpan& row : rows) {
+    row.duration_ns = to_clock(row.timestamp_ns + row.duration_ns) - to_clock(row.timestamp_ns);
+    row.timestamp_ns = to_clock(row.timestamp_ns);
     sink.accept(row);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/simulation/recorder.h"
+#include "lab/simulation/recording/recorder.h"
 
 #include <algorithm>
 #include <string>
@@ -68,7 +68,7 @@ void Recorder::write(EventSink& sink) const {
   write_processes(sink);
   const std::map<ConnectionKey, uint64_t> known = connections();
   write_connections(known, sink);
-  write_calls(sink);
+  const CallIds ids = write_calls(sink);
   if (options_.tcp) {
     write_tcp_events(known, sink);
     write_tcp_samples(known, sink);
@@ -76,6 +76,18 @@ void Recorder::write(EventSink& sink) const {
   if (options_.waits) {
     write_waits(sink);
   }
+  if (!options_.all_evidence) {
+    return;
+  }
+  if (options_.tcp) {
+    write_tcp_bursts(known, sink);
+  }
+  if (options_.plugin) {
+    write_transfers(ids, sink);
+  }
+  write_host_samples(sink);
+  write_port_counters(sink);
+  write_stacks(sink);
 }
 
 void Recorder::write_node(EventSink& sink) const {
@@ -152,6 +164,9 @@ Collective Recorder::row_of(int rank, const RankHistory& own, const Call& call) 
   row.return_code = 0;
   row.group_id = call.library_group;
   row.stream = 0x5500 + static_cast<uint64_t>(call.group);
+  if (options_.all_evidence) {
+    row.stack_id = stack_id_of(call_site_of(call.op));
+  }
   if (call.op != Operation::kSend && call.op != Operation::kRecv) {
     row.reduce_op = 0;
   } else {
@@ -201,6 +216,7 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
     row.duration_ns = row.launch_ns = kSetUpNs;
     row.completion = Completion::kCall;
     row.comm_id_hash = hash_of(attempt, group);
+    row.stack_id = 0;
     row.count.reset();
     row.datatype.reset();
     row.reduce_op.reset();
@@ -210,14 +226,15 @@ void Recorder::add_set_up(int attempt, int rank, std::vector<Collective>& rows) 
   }
 }
 
-void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) const {
+void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows, std::vector<uint32_t>& numbers) const {
   const RankHistory& own = of(attempt, rank);
   if (own.exit_ns.value_or(kNever) < from_ns_) {  // no agent reads what it left
     return;
   }
   const int64_t from_ns = options_.plugin ? 0 : from_ns_;
   std::map<std::tuple<int, Operation, int>, int64_t> first;  // the number of the first call that was seen
-  for (const Call& call : own.calls) {
+  for (uint32_t i = 0; i < own.calls.size(); ++i) {
+    const Call& call = own.calls[i];
     if (call.arrival_ns < from_ns || call.arrival_ns >= to_ns_ || call.arrival_ns >= own.exit_ns.value_or(kNever)) {
       continue;
     }
@@ -228,25 +245,45 @@ void Recorder::add_calls(int attempt, int rank, std::vector<Collective>& rows) c
     row.comm_id_hash = knows_communicators(own) ? hash_of(attempt, call.group) : 0;
     end_row(own, call, row);
     rows.push_back(row);
+    numbers.push_back(i);
   }
 }
 
-void Recorder::write_calls(EventSink& sink) const {
-  std::vector<Collective> rows;
+Recorder::CallIds Recorder::write_calls(EventSink& sink) const {
+  struct Made {
+    Collective row;
+    EventId* id = nullptr;  // where it is kept; null: not of a call
+  };
+  CallIds ids{.first_rank = node_ * options_.ranks_per_node};
+  std::vector<Made> made;
+  ids.ids.resize(history_.attempts.size());
   for (int attempt = 0; attempt < static_cast<int>(history_.attempts.size()); ++attempt) {
-    for (int rank = 0; rank < options_.ranks(); ++rank) {
-      if (here(rank)) {
-        add_set_up(attempt, rank, rows);
-        add_calls(attempt, rank, rows);
+    std::vector<std::vector<EventId>>& of_ranks = ids.ids[static_cast<size_t>(attempt)];
+    of_ranks.resize(static_cast<size_t>(options_.ranks_per_node));
+    for (int i = 0; i < options_.ranks_per_node; ++i) {
+      const int rank = ids.first_rank + i;
+      std::vector<EventId>& of_calls = of_ranks[static_cast<size_t>(i)];
+      of_calls.resize(of(attempt, rank).calls.size());
+      std::vector<Collective> rows;
+      std::vector<uint32_t> numbers;
+      add_set_up(attempt, rank, rows);
+      const size_t first = rows.size();
+      add_calls(attempt, rank, rows, numbers);
+      for (size_t row = 0; row < rows.size(); ++row) {
+        made.push_back({std::move(rows[row]), row < first ? nullptr : &of_calls[numbers[row - first]]});
       }
     }
   }
-  std::ranges::stable_sort(rows, {}, &Collective::timestamp_ns);
+  std::ranges::stable_sort(made, {}, [](const Made& one) { return one.row.timestamp_ns; });
   uint64_t number = 0;
-  for (Collective& row : rows) {
-    row.event_id = make_event_id(Job::node_id(node_), ++number);
-    sink.accept(row);
+  for (Made& one : made) {
+    one.row.event_id = make_event_id(Job::node_id(node_), ++number);
+    if (one.id != nullptr) {
+      *one.id = one.row.event_id;
+    }
+    sink.accept(std::move(one.row));
   }
+  return ids;
 }
 
 void Recorder::write_waits(EventSink& sink) const {
