@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -270,7 +271,7 @@ bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
   }
   bounds.low_ns = low;
   bounds.high_ns = high;
-  bounds.measured = true;
+  bounds.source = ClockSource::kAnswers;
   measured_[host] = {std::max(measured_[host].low_ns, low_ns), std::min(measured_[host].high_ns, high_ns)};
   fits_[host].reset();
   return true;
@@ -292,7 +293,7 @@ Clock Clock::of(const std::vector<Node>& nodes) {
     } else if (goes_before(node, *references[found->second])) {
       references[found->second] = &node;
     }
-    clock.hosts_[node.node_id] = {.index = found->second, .error_ns = std::nullopt};
+    clock.hosts_[node.node_id].index = found->second;
   }
   for (const Node& node : nodes) {
     const Node& reference = *references[clock.hosts_[node.node_id].index];
@@ -301,7 +302,7 @@ Clock Clock::of(const std::vector<Node>& nodes) {
   }
   clock.host_count_ = references.size();
   if (clock.host_count_ == 1) {
-    clock.set_error(0, 0);
+    clock.set_error(0, 0, ClockSource::kSameBoot);
   }
   return clock;
 }
@@ -315,7 +316,8 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   std::vector<Moved> moved;
   std::vector<std::string> unsteady;
   const Node& reference = *references[offsets.reference()];
-  set_error(offsets.reference(), 0);
+  reference_ = offsets.reference();
+  set_error(reference_, 0, ClockSource::kSameBoot);
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
     if (at == offsets.reference() || !bounds.has_calls) {
@@ -331,17 +333,19 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
       unsteady.push_back(references[at]->name);
     }
     move_host(nodes, at, correction, offsets.span());
-    set_error(at, correction.error_ns);
+    const bool chosen_by_ends = correction.by_ends && bounds.source == ClockSource::kCollectives;
+    const ClockSource source = chosen_by_ends ? ClockSource::kEnds : bounds.source;
+    set_error(at, correction.error_ns, source);
     if (correction.error_ns > kStallFloorNs) {
       distrust(at);
     }
-    moved.push_back({references[at]->name, correction});
+    moved.push_back({references[at]->name, correction, source});
   }
   note_moved(moved, reference.name);
   if (!incomparable.empty()) {
     note_incomparable(incomparable, reference.name);
   }
-  note_measured(offsets);
+  note_sources(moved, reference.name);
   if (!unsteady.empty()) {
     notes_.push_back(
         fmt::format("the clock{} of {} drifted against that of {} at different rates while the job ran: one rate fits "
@@ -367,22 +371,35 @@ void Clock::move_host(const std::vector<Node>& nodes, size_t host, const Correct
   }
 }
 
-/// One note: which of the two ways the clocks are known by.
-void Clock::note_measured(const OffsetBounds& offsets) {
-  size_t measured = 0;
-  int64_t error_ns = 0;
-  for (size_t at = 0; at < host_count_; ++at) {
-    const OffsetBounds::Bounds& bounds = offsets.bounds(at);
-    if (bounds.measured && bounds.has_calls) {
-      ++measured;
-      error_ns = std::max(error_ns, offsets.offset(at).error_ns);
+/// One note, where not all clocks are known by collectives alone: how many are known by what, and how well.
+void Clock::note_sources(const std::vector<Moved>& hosts, const std::string& reference) {
+  struct Kind {
+    ClockSource source;
+    std::string_view known_by;
+  };
+  constexpr std::array kKinds{Kind{ClockSource::kAnswers, "by what nodes answered when they were asked"},
+                              Kind{ClockSource::kKernel, "by how far off the kernels report them to be"},
+                              Kind{ClockSource::kCollectives, "by their collectives"}};
+  const auto kind_of = [](const Moved& host) {
+    return host.source == ClockSource::kEnds ? ClockSource::kCollectives : host.source;
+  };
+  std::vector<std::string> parts;
+  for (const Kind& kind : kKinds) {
+    int64_t count = 0;
+    int64_t error_ns = 0;
+    for (const Moved& host : hosts) {
+      if (kind_of(host) == kind.source) {
+        ++count;
+        error_ns = std::max(error_ns, host.correction.error_ns);
+      }
+    }
+    if (count > 0 && (kind.source != ClockSource::kCollectives || !parts.empty())) {
+      parts.push_back(
+          fmt::format("{} {}, to within {}", "of " + count_of(count, "host"), kind.known_by, format_duration(error_ns)));
     }
   }
-  if (measured > 0) {
-    notes_.push_back(
-        fmt::format("of {} hosts, the clocks of {} are known by what they answered when they were asked, to within {}; "
-                    "those of the others by their collectives",
-                    host_count_, measured, format_duration(error_ns)));
+  if (!parts.empty()) {
+    notes_.push_back(fmt::format("clocks against that of {}: {}", reference, fmt::join(parts, "; ")));
   }
 }
 
@@ -438,10 +455,11 @@ void Clock::distrust(size_t host) {
   }
 }
 
-void Clock::set_error(size_t host, int64_t error_ns) {
+void Clock::set_error(size_t host, int64_t error_ns, ClockSource source) {
   for (auto& [node, known] : hosts_) {
     if (known.index == host) {
       known.error_ns = error_ns;
+      known.source = source;
     }
   }
 }
@@ -449,6 +467,11 @@ void Clock::set_error(size_t host, int64_t error_ns) {
 std::optional<int64_t> Clock::error_ns(NodeId node) const {
   const auto found = hosts_.find(node);
   return found == hosts_.end() ? std::nullopt : found->second.error_ns;
+}
+
+ClockSource Clock::source(NodeId node) const {
+  const auto found = hosts_.find(node);
+  return found == hosts_.end() ? ClockSource::kUnknown : found->second.source;
 }
 
 bool Clock::comparable(NodeId a, NodeId b) const {

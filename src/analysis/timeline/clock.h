@@ -70,7 +70,8 @@ class OffsetBounds {
   using Range = CorrectionRange;
   struct Bounds : Range {  // those of all times together
     bool has_calls = false;
-    bool measured = false;  // what was measured of the clock made them narrower
+    /// What made them as narrow as they are. Where that is more than one source, the last one to do so.
+    ClockSource source = ClockSource::kCollectives;
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
   /// The correction of a host whose bounds are known(), and its error while the job ran.
@@ -172,6 +173,10 @@ class Clock {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   /// True if the order of events on these two nodes is known more precisely than the length of a stall.
   [[nodiscard]] bool comparable(NodeId a, NodeId b) const;
+  /// What error_ns() is by.
+  [[nodiscard]] ClockSource source(NodeId node) const;
+  /// The host whose clock is the common one.
+  [[nodiscard]] size_t reference() const { return reference_; }
   /// True if every host is comparable with every other.
   [[nodiscard]] bool all_comparable() const;
   /// The largest shift: the maximum distance of a node's times from the common clock.
@@ -182,21 +187,24 @@ class Clock {
     size_t index = 0;
     bool reliable = true;             // relative to the reference
     std::optional<int64_t> error_ns;  // likewise
+    ClockSource source = ClockSource::kUnknown;
   };
   void distrust(size_t host);
-  void set_error(size_t host, int64_t error_ns);
+  void set_error(size_t host, int64_t error_ns, ClockSource source);
   struct Moved {
     std::string name;
     CorrectionLine correction;
+    ClockSource source;
   };
   void move_host(const std::vector<Node>& nodes, size_t host, const CorrectionLine& correction, TimeRange span);
   void note_moved(const std::vector<Moved>& hosts, const std::string& reference);
-  void note_measured(const OffsetBounds& offsets);
+  void note_sources(const std::vector<Moved>& hosts, const std::string& reference);
   void note_incomparable(const std::vector<std::string>& hosts, const std::string& reference);
 
   std::unordered_map<NodeId, ClockLine> lines_;
   std::unordered_map<NodeId, Host> hosts_;
   size_t host_count_ = 0;
+  size_t reference_ = 0;
   std::vector<std::string> notes_;
 };
 
