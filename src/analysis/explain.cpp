@@ -202,8 +202,8 @@ std::vector<NodeClock> clocks_of(const Cluster& cluster) {
 std::vector<ComparedClock> compared_clocks(const Cluster& cluster, std::span<const NodeClock> clocks) {
   std::vector<ComparedClock> compared;
   const Clock& clock = cluster.clock();
-  const auto reference = std::ranges::find_if(
-      clocks, [&](const NodeClock& one) { return clock.host(one.node_id) == clock.reference(); });
+  const auto reference =
+      std::ranges::find_if(clocks, [&](const NodeClock& one) { return clock.host(one.node_id) == clock.reference(); });
   if (clocks.size() < 2 || reference == clocks.end()) {
     return compared;
   }

@@ -425,11 +425,8 @@ TEST(ReportJson, HasTheFieldsOfSchemaOne) {
 TEST(ReportJson, HasTheClocksOfSeveralNodes) {
   Report report = healthy_report();
   EXPECT_FALSE(nlohmann::json::parse(report_to_json(report)).contains("clocks"));
-  report.clocks.push_back({.node = "node0",
-                           .reference = "node0",
-                           .error_ns = 0,
-                           .comparable = true,
-                           .source = ClockSource::kSameBoot});
+  report.clocks.push_back(
+      {.node = "node0", .reference = "node0", .error_ns = 0, .comparable = true, .source = ClockSource::kSameBoot});
   report.clocks.push_back({.node = "node1",
                            .reference = "node0",
                            .offset_ns = -1500,

@@ -214,28 +214,78 @@ bool OffsetBounds::narrow_from(size_t from, const CorrectionFit* known, size_t t
   if (!narrowed) {
     return false;
   }
-  if (contradicts(bounds_[to], all, span_.length())) {
-    return false;
+  return !contradicts_own(to, slices, all) && take(to, slices, all, ClockSource::kCollectives);
+}
+
+/// True if bounds narrower than those of the host contradict each other by more than drift explains, and its own do
+/// not.
+bool OffsetBounds::contradicts_own(size_t host, Slices slices, const Range& all) const {
+  if (contradicts(bounds_[host], all, span_.length())) {
+    return true;
   }
   for (size_t i = 0; i < slices.size(); ++i) {
-    if (contradicts(slices_of(to)[i], slices[i], span_.length() / static_cast<int64_t>(kSlices))) {
-      return false;
+    if (contradicts(slices_of(host)[i], slices[i], span_.length() / static_cast<int64_t>(kSlices))) {
+      return true;
     }
   }
-  if (contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known)) {
-    return false;  // by how much the clocks drifted is not known
-  }
+  // By how much the clocks drifted is then not known.
+  return contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known);
+}
+
+/// Has these bounds instead of its own; false if they make the error no smaller.
+bool OffsetBounds::take(size_t host, Slices slices, const Range& all, ClockSource source) {
   std::optional<CorrectionFit> found;
   if (all.known()) {
-    found.emplace(slices, measured_[to], span_);
+    const CorrectionBounds one{all};
+    found.emplace(slices.empty() ? Slices(&one, 1) : slices, measured_[host], span_);
   }
-  if (bounds_[to].known() && found->line().error_ns >= fit(to).line().error_ns) {
+  const bool known = bounds_[host].known();
+  if (source == ClockSource::kKernel && found && !found->line().fits && (!known || fit(host).line().fits)) {
+    bounds_[host].doubt = KernelDoubt::kContradicts;
     return false;
   }
-  static_cast<Range&>(bounds_[to]) = all;
-  std::ranges::copy(slices, slices_.begin() + static_cast<ptrdiff_t>(to * kSlices));
-  fits_[to] = std::move(found);
+  if (known && found->line().error_ns >= fit(host).line().error_ns) {
+    return false;
+  }
+  static_cast<Range&>(bounds_[host]) = all;
+  bounds_[host].source = source;
+  if (!slices.empty()) {
+    std::ranges::copy(slices, slices_.begin() + static_cast<ptrdiff_t>(host * kSlices));
+  }
+  fits_[host] = std::move(found);
   return true;
+}
+
+void OffsetBounds::narrow_at(size_t host, std::span<const TimedBounds> found) {
+  if (found.empty()) {
+    return;
+  }
+  std::vector<CorrectionBounds> slices(slices_of(host).begin(), slices_of(host).end());
+  Range all = bounds_[host];
+  int64_t least_error_ns = kForever;
+  for (const TimedBounds& one : found) {
+    const int64_t last_ns = span_.length() > 0 ? span_.to_ns - 1 : span_.from_ns;
+    const int64_t at_ns = std::clamp(one.at_ns, span_.from_ns, last_ns);
+    const int64_t drift_ns = slices.empty() ? 0 : std::abs(one.at_ns - at_ns) / 1'000'000 * kClockDriftPpm;
+    const int64_t low_ns = std::clamp(one.low_ns - drift_ns, -kMostShiftNs, kMostShiftNs);
+    const int64_t high_ns = std::clamp(one.high_ns + drift_ns, -kMostShiftNs, kMostShiftNs);
+    all.low_ns = std::max(all.low_ns, low_ns);
+    all.high_ns = std::min(all.high_ns, high_ns);
+    if (!slices.empty()) {
+      CorrectionBounds& own = slices[slice_of(at_ns)];
+      own.at_least(low_ns, at_ns, is_late(at_ns));
+      own.at_most(high_ns, at_ns, is_late(at_ns));
+    }
+    least_error_ns = std::min(least_error_ns, (high_ns - low_ns) / 2);
+  }
+  if (contradicts_own(host, slices, all)) {
+    bounds_[host].doubt = KernelDoubt::kContradicts;
+    return;
+  }
+  if (bounds_[host].known() && fit(host).line().error_ns <= least_error_ns) {
+    return;  // without the time that another line takes
+  }
+  take(host, slices, all, ClockSource::kKernel);
 }
 
 /// Of the slice that the time lies in: 0 to kSlices - 1 in the span, others beside it.
@@ -346,6 +396,7 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
     note_incomparable(incomparable, reference.name);
   }
   note_sources(moved, reference.name);
+  note_doubts(nodes, offsets, reference.name);
   if (!unsteady.empty()) {
     notes_.push_back(
         fmt::format("the clock{} of {} drifted against that of {} at different rates while the job ran: one rate fits "
@@ -394,12 +445,42 @@ void Clock::note_sources(const std::vector<Moved>& hosts, const std::string& ref
       }
     }
     if (count > 0 && (kind.source != ClockSource::kCollectives || !parts.empty())) {
-      parts.push_back(
-          fmt::format("{} {}, to within {}", "of " + count_of(count, "host"), kind.known_by, format_duration(error_ns)));
+      parts.push_back(fmt::format("{} {}, to within {}", "of " + count_of(count, "host"), kind.known_by,
+                                  format_duration(error_ns)));
     }
   }
   if (!parts.empty()) {
     notes_.push_back(fmt::format("clocks against that of {}: {}", reference, fmt::join(parts, "; ")));
+  }
+}
+
+/// What kernels report that was not used.
+void Clock::note_doubts(const std::vector<Node>& nodes, const OffsetBounds& offsets, const std::string& reference) {
+  const auto with = [&](KernelDoubt doubt) {
+    std::vector<std::string> names;
+    std::vector<bool> named(host_count_);
+    for (const Node& node : nodes) {
+      const size_t at = host(node.node_id);
+      if (!named[at] && offsets.bounds(at).has_calls && offsets.bounds(at).doubt == doubt) {
+        names.push_back(node.name);
+        named[at] = true;
+      }
+    }
+    return names;
+  };
+  const std::vector<std::string> were_set = with(KernelDoubt::kWasSet);
+  if (!were_set.empty()) {
+    notes_.push_back(
+        fmt::format("the clock{} of {} {} set while recording by more than the kernel had reported to be "
+                    "possible: what it reports of its clock was not used",
+                    were_set.size() == 1 ? "" : "s", listed(were_set), were_set.size() == 1 ? "was" : "were"));
+  }
+  const std::vector<std::string> contradict = with(KernelDoubt::kContradicts);
+  if (!contradict.empty()) {
+    notes_.push_back(
+        fmt::format("how far off the kernels of {} report their clocks to be, against that of {}, "
+                    "contradicts what the collectives show, and was not used",
+                    listed(contradict), reference));
   }
 }
 
