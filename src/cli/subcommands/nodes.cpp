@@ -29,8 +29,8 @@ class NodesSubcommand final : public Subcommand {
             "One row for each recording that a node serves. clock_ms is that node's clock minus this host's;\n"
             "the true value is within +- clock_error_ms, half of the quickest round trip. utc_error_ms is how far "
             "that\n"
-            "node reports that its clock may be off, as its kernel has it from chrony or PTP; empty: nothing keeps it "
-            "right.\n"
+            "node reports that its clock may be off, as its kernel has it from chrony or ntpd; empty: its kernel\n"
+            "reports no error.\n"
             "Without --nodes it asks those that /etc/stalltrace/stalltrace.toml lists as `nodes`."};
   }
   std::vector<Flag> flags() override {
