@@ -143,9 +143,9 @@ Status InfoConversation::take_clock(const Reply& reply) {
     return other_form();
   }
   const ClockExchange reading{.sent_ns = reply.sent_ns,
-                             .received_ns = reply.received_ns,
-                             .now_ns = *now_ns,
-                             .monotonic_ns = monotonic_ns.value_or(0)};
+                              .received_ns = reply.received_ns,
+                              .now_ns = *now_ns,
+                              .monotonic_ns = monotonic_ns.value_or(0)};
   ClockOffset offset = offset_of(reading);
   if (!clock || offset.error_ns < clock->error_ns) {
     offset.boot_id = monotonic_ns ? text_of(json.find("boot_id")) : "";
