@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <span>
 
 #include "analysis/benchmarks/judge_benchmarks.h"
 #include "analysis/captures/judge_captures.h"
@@ -191,9 +192,33 @@ std::vector<NodeClock> clocks_of(const Cluster& cluster) {
   for (const Node& node : cluster.nodes()) {
     const Clock& clock = cluster.clock();
     const ClockLine line = clock.line(node.node_id);
-    clocks.push_back({node.node_id, line.shift_ns, clock.error_ns(node.node_id), line.drift});
+    clocks.push_back(
+        {node.node_id, line.shift_ns, clock.error_ns(node.node_id), line.drift, clock.source(node.node_id)});
   }
   return clocks;
+}
+
+/// The same for a reader.
+std::vector<ComparedClock> compared_clocks(const Cluster& cluster, std::span<const NodeClock> clocks) {
+  std::vector<ComparedClock> compared;
+  const Clock& clock = cluster.clock();
+  const auto reference =
+      std::ranges::find_if(clocks, [&](const NodeClock& one) { return clock.host(one.node_id) == clock.reference(); });
+  if (clocks.size() < 2 || reference == clocks.end()) {
+    return compared;
+  }
+  const std::string name = cluster.node_name(reference->node_id);
+  constexpr double kPpmOfRate = 1e6;
+  for (const NodeClock& one : clocks) {
+    compared.push_back({.node = cluster.node_name(one.node_id),
+                        .reference = name,
+                        .offset_ns = -one.shift_ns,
+                        .drift_ppm = one.drift.rate == 0 ? 0 : -one.drift.rate * kPpmOfRate,
+                        .error_ns = one.error_ns,
+                        .comparable = one.error_ns && clock.comparable(reference->node_id, one.node_id),
+                        .source = one.source});
+  }
+  return compared;
 }
 
 Result<EvidenceStore> load_evidence(EventSource& source, Cluster& cluster, const Flows& flows,
@@ -348,6 +373,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
     add_stalled_calls(cluster, timeline, findings);
   }
   result.clocks = clocks_of(cluster);
+  report.clocks = compared_clocks(cluster, result.clocks);
   for (StallFinding& found : findings) {
     report.findings.push_back(std::move(found.finding));
   }

@@ -318,6 +318,13 @@ TEST(Explain, DifferentHostsAreAlignedByCausality) {
   const Report report = report_of_ring(options);
   expect_fault(report, FaultKind::kLateRank, 2);
   EXPECT_EQ(report.notes.size(), 3U);
+  ASSERT_EQ(report.clocks.size(), 4U);
+  EXPECT_EQ(report.clocks[0].source, ClockSource::kSameBoot);
+  EXPECT_EQ(report.clocks[1].reference, "node0");
+  EXPECT_TRUE(report.clocks[1].source == ClockSource::kCollectives || report.clocks[1].source == ClockSource::kEnds);
+  ASSERT_TRUE(report.clocks[1].error_ns);
+  EXPECT_NEAR(static_cast<double>(report.clocks[1].offset_ns), 2e9, static_cast<double>(*report.clocks[1].error_ns));
+  EXPECT_TRUE(report.clocks[1].comparable);
 }
 
 /// Twelve milliseconds between clocks are no rank's lateness, and nothing distinguishes the two.

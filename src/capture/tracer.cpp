@@ -115,6 +115,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
       python_stacks_(node_, sink, [this](pid_t pid) { return decoder_.user_of(pid); }),
       open_waits_(*kernel_, node_, sink),
       host_({.sys = options.sysfs_root}, node_.node_id, sink),
+      clocks_(node_, sink),
       discovery_(
           kernel_.get(), procfs_, {.only_netns = scope_netns(options), .only_listed = !options.pids.empty()},
           options.trusted_owners,
@@ -126,6 +127,7 @@ Tracer::Tracer(const TracerOptions& options, EventSink& sink, Note note, std::un
 Status Tracer::begin() {
   discovery_.start();
   sink_.accept(node_);
+  clocks_.read();
   if (kernel_->counts_drops()) {
     host_.counts_drops();
   }
@@ -373,6 +375,7 @@ void Tracer::deliver_rest() {
   decoder_.finish(monotonic_now_ns());
   deliver_drops();
   host_.sample(utc_now_ns(), alive_);
+  clocks_.read();
   deliver_losses();
   node_.ended_ns = utc_now_ns();
   sink_.accept(node_);
@@ -400,6 +403,7 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
        [this](int64_t now_ns) {
          deliver_open_waits(kLongWaitNs, false);
          host_.sample(now_ns + node_.clock_offset_ns, alive_);
+         clocks_.read_each_minute(utc_now_ns());
          deliver_losses();
          watch_descriptors();
          return Status{};

@@ -21,6 +21,7 @@
 #include "capture/decode/record_decoder.h"
 #include "capture/discover/job_discovery.h"
 #include "capture/discover/mapping_watch.h"
+#include "capture/host/clock_reader.h"
 #include "capture/host/host_sampler.h"
 #include "capture/kernel/bpf_programs.h"
 #include "capture/kernel/kernel_options.h"
@@ -126,6 +127,7 @@ class Tracer {
   PythonStacks python_stacks_;
   OpenWaits open_waits_;
   HostSampler host_;
+  ClockReader clocks_;
   JobDiscovery discovery_;
   std::unique_ptr<MappingWatch> mappings_;  // null where perf events are refused
   std::set<pid_t> alive_;

@@ -79,7 +79,7 @@ constexpr int64_t kMostOffsetNs = int64_t{1} << 60;
 
 }  // namespace
 
-ClockOffset offset_of(const ClockReading& reading) {
+ClockOffset offset_of(const ClockExchange& reading) {
   const int64_t round_trip_ns = std::max<int64_t>(reading.received_ns - reading.sent_ns, 0);
   const int64_t middle_ns = reading.sent_ns + round_trip_ns / 2;
   return {.offset_ns = reading.now_ns - middle_ns,
@@ -142,10 +142,10 @@ Status InfoConversation::take_clock(const Reply& reply) {
   if (!now_ns || *now_ns < 0 || *now_ns > kLatest || (monotonic_ns && (*monotonic_ns < 0 || *monotonic_ns > kLatest))) {
     return other_form();
   }
-  const ClockReading reading{.sent_ns = reply.sent_ns,
-                             .received_ns = reply.received_ns,
-                             .now_ns = *now_ns,
-                             .monotonic_ns = monotonic_ns.value_or(0)};
+  const ClockExchange reading{.sent_ns = reply.sent_ns,
+                              .received_ns = reply.received_ns,
+                              .now_ns = *now_ns,
+                              .monotonic_ns = monotonic_ns.value_or(0)};
   ClockOffset offset = offset_of(reading);
   if (!clock || offset.error_ns < clock->error_ns) {
     offset.boot_id = monotonic_ns ? text_of(json.find("boot_id")) : "";

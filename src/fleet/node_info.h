@@ -47,7 +47,7 @@ struct ClockOffset {
 };
 
 /// One exchange: what a node reported of its clocks between two times of ours.
-struct ClockReading {
+struct ClockExchange {
   int64_t sent_ns = 0;
   int64_t received_ns = 0;
   int64_t now_ns = 0;
@@ -56,7 +56,7 @@ struct ClockReading {
 
 /// The node read its clocks after the question was sent and before the answer was complete: the offset is within half
 /// of the round trip, however the way there and back share it.
-ClockOffset offset_of(const ClockReading& reading);
+ClockOffset offset_of(const ClockExchange& reading);
 
 /// The times of a recording minus ours, all through it. None: the recording is of another boot, so that nothing is
 /// known of its clock; or it says that it is off by more than a clock can be. The offset is that of the moment of

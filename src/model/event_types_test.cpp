@@ -64,6 +64,7 @@ TEST(EventTypes, SpansEndAfterTheirDurationAndSamplesAreMoments) {
   EXPECT_EQ(end_of(TcpSample{.timestamp_ns = 100}), 100);
   EXPECT_EQ(end_of(HostSample{.timestamp_ns = 100}), 100);
   EXPECT_EQ(end_of(PortCounter{.timestamp_ns = 100}), 100);
+  EXPECT_EQ(end_of(ClockReading{.timestamp_ns = 100, .window_ns = 30}), 100);
 }
 
 TEST(EventTypes, WhatExistsEndsWhenItIsGone) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/events.h"
+#include "model/node_clock.h"
 #include "model/time_range.h"
 
 namespace stalltrace {
@@ -153,6 +154,17 @@ struct ReferenceRun {
   int64_t not_comparable = 0;  // ... and others
 };
 
+/// The clock of one node, compared with that of the reference.
+struct ComparedClock {
+  std::string node;
+  std::string reference;
+  int64_t offset_ns = 0;            // its clock minus the reference's, in the middle of the job
+  double drift_ppm = 0;             // by which that grows
+  std::optional<int64_t> error_ns;  // of the offset, all through the job; none: nothing bounds it
+  bool comparable = false;          // the error allows verdicts on which of their ranks was late
+  ClockSource source = ClockSource::kUnknown;
+};
+
 /// One run of a benchmark whose output was given.
 struct BenchmarkSummary {
   std::string name;  // "all_reduce_perf"; "a benchmark" where the output does not say which
@@ -222,6 +234,7 @@ struct Report {
   int64_t failed_ranks = 0;                  // ranks whose processes failed although no finding is about them
   std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
   bool ends_unknown = false;  // calls have no ends, as in a log: without findings, nothing is known to be healthy
+  std::vector<ComparedClock> clocks;         // of several nodes; empty with one
   std::vector<BenchmarkSummary> benchmarks;  // runs of benchmarks whose output was given
   std::vector<ProfileSummary> profiles;      // traces of profilers that were given, by rank
   std::vector<CaptureSummary> captures;      // packet captures that were given

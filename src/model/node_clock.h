@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "model/events.h"
 
@@ -29,11 +30,40 @@ struct ClockDrift {
   bool operator==(const ClockDrift&) const = default;
 };
 
+/// What a node's distance from the common clock is known by.
+enum class ClockSource : uint8_t {
+  kUnknown,      // nothing bounds it, or no rank ran there
+  kSameBoot,     // it has the clock of the reference
+  kCollectives,  // collectives, Sends and Recvs bound it
+  kEnds,         // these bound it, and the ends of collectives choose between the bounds
+  kAnswers,      // what nodes answered when they were asked
+  kKernel,       // how far their clocks may be off, as the kernels of both report (adjtimex(2))
+};
+
+constexpr std::string_view to_text(ClockSource source) {
+  switch (source) {
+    case ClockSource::kUnknown:
+      return "";
+    case ClockSource::kSameBoot:
+      return "same boot";
+    case ClockSource::kCollectives:
+      return "collectives";
+    case ClockSource::kEnds:
+      return "ends";
+    case ClockSource::kAnswers:
+      return "answers";
+    case ClockSource::kKernel:
+      return "kernel";
+  }
+  return "";
+}
+
 struct NodeClock {
   NodeId node_id = 0;
   int64_t shift_ns = 0;             // to be added to a time of the node
   std::optional<int64_t> error_ns;  // how far off the result may be; none: nothing bounds it
   ClockDrift drift{};
+  ClockSource source = ClockSource::kUnknown;
 };
 
 /// What was measured of a node's clock: its recorded times minus those of a clock that all measurements share.

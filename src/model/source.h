@@ -70,6 +70,7 @@ class EventSource {
   Status packet_drops(TimeRange range, const Visitor<PacketDrop>& visit) { return stream(range, visit); }
   Status host_samples(TimeRange range, const Visitor<HostSample>& visit) { return stream(range, visit); }
   Status port_counters(TimeRange range, const Visitor<PortCounter>& visit) { return stream(range, visit); }
+  Status clock_readings(TimeRange range, const Visitor<ClockReading>& visit) { return stream(range, visit); }
 
   /// For implementations and for sources that forward to another one; callers use the typed functions above. The
   /// variants have an alternative for each type of the list, never null: std::visit with a template handles all of

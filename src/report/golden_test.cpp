@@ -422,6 +422,35 @@ TEST(ReportJson, HasTheFieldsOfSchemaOne) {
   EXPECT_EQ(parsed["recording"]["lost_events"], 13);
 }
 
+TEST(ReportJson, HasTheClocksOfSeveralNodes) {
+  Report report = healthy_report();
+  EXPECT_FALSE(nlohmann::json::parse(report_to_json(report)).contains("clocks"));
+  report.clocks.push_back(
+      {.node = "node0", .reference = "node0", .error_ns = 0, .comparable = true, .source = ClockSource::kSameBoot});
+  report.clocks.push_back({.node = "node1",
+                           .reference = "node0",
+                           .offset_ns = -1500,
+                           .drift_ppm = 12.34567,
+                           .error_ns = 40'000,
+                           .comparable = true,
+                           .source = ClockSource::kKernel});
+  report.clocks.push_back({.node = "node2", .reference = "node0"});
+  const nlohmann::json clocks = nlohmann::json::parse(report_to_json(report))["clocks"];
+  ASSERT_EQ(clocks.size(), 3U);
+  EXPECT_EQ(clocks[0]["source"], "same boot");
+  EXPECT_EQ(clocks[0]["error_ns"], 0);
+  EXPECT_EQ(clocks[1], nlohmann::json({{"node", "node1"},
+                                       {"reference", "node0"},
+                                       {"offset_ns", -1500},
+                                       {"drift_ppm", 12.346},
+                                       {"error_ns", 40'000},
+                                       {"comparable", true},
+                                       {"source", "kernel"}}));
+  EXPECT_TRUE(clocks[2]["error_ns"].is_null());
+  EXPECT_TRUE(clocks[2]["source"].is_null());
+  EXPECT_EQ(clocks[2]["comparable"], false);
+}
+
 TEST(ReportText, ManyFindingsLossesAndNotesFoldIntoAPage) {
   Report report = healthy_report();
   report.healthy = false;

@@ -150,6 +150,16 @@ Json to_json(const Finding& finding) {
   return json;
 }
 
+Json to_json(const ComparedClock& clock) {
+  return {{"node", clock.node},
+          {"reference", clock.reference},
+          {"offset_ns", clock.offset_ns},
+          {"drift_ppm", rounded(clock.drift_ppm, 1000)},
+          {"error_ns", or_null(clock.error_ns)},
+          {"comparable", clock.comparable},
+          {"source", clock.source == ClockSource::kUnknown ? Json(nullptr) : Json(to_text(clock.source))}};
+}
+
 /// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced instead of causing an
 /// exception.
 std::string text_of(const Json& json) {
@@ -221,6 +231,12 @@ std::string report_to_json(const Report& report) {
   json["losses"] = Json::array();
   for (const Loss& loss : report.losses) {
     json["losses"].push_back({{"node_id", loss.node_id}, {"source", loss.source}, {"count", loss.count}});
+  }
+  if (!report.clocks.empty()) {
+    json["clocks"] = Json::array();
+    for (const ComparedClock& clock : report.clocks) {
+      json["clocks"].push_back(to_json(clock));
+    }
   }
   json["notes"] = report.notes;
   return text_of(json);

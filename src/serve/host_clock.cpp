@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/host_clock.h"
 
-#include <sys/timex.h>
-
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/text.h"
@@ -14,11 +12,7 @@ HostClock read_host_clock() {
   HostClock clock;
   const auto id = read_file("/proc/sys/kernel/random/boot_id", kIdBytes);
   clock.boot_id = id ? std::string(trim(*id)) : "";
-  timex state{};  // modes 0: nothing is set
-  const int code = ::adjtimex(&state);
-  if (code >= 0 && code != TIME_ERROR && (state.status & STA_UNSYNC) == 0) {
-    clock.utc_error_ns = int64_t{state.maxerror} * kNsPerUs;
-  }
+  clock.utc_error_ns = kernel_utc_error_ns();
   // The last: the answer's way begins here.
   const int64_t before_ns = monotonic_now_ns();
   clock.now_ns = utc_now_ns();

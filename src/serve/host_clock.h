@@ -12,9 +12,7 @@ struct HostClock {
   int64_t now_ns = 0;        // UTC
   int64_t monotonic_ns = 0;  // CLOCK_MONOTONIC, at the same moment: recordings are made of it
   std::string boot_id;
-  /// How far UTC may be off, as the kernel has it from what keeps it right (chrony, ntpd, PTP); none: nothing does
-  /// (adjtimex(2): STA_UNSYNC).
-  std::optional<int64_t> utc_error_ns;
+  std::optional<int64_t> utc_error_ns;  // kernel_utc_error_ns()
 };
 
 HostClock read_host_clock();

@@ -140,7 +140,8 @@ class Export(Case):
         self.assertIn("'=stress", (out / "wait_span.csv").read_text())
         self.assertEqual([row["cause"] for row in csv.DictReader((out / "finding.csv").open())], ["unknown"])
         self.assertEqual(list(csv.DictReader((out / "clock.csv").open())), 
-                         [{"node_id": "7", "moved_by_ns": "0", "known_within_ns": "0", "drift_ppm": "", "drift_at_ns": ""}])
+                         [{"node_id": "7", "moved_by_ns": "0", "known_within_ns": "0", "drift_ppm": "", "drift_at_ns": "",
+                           "known_by": "same boot"}])
         part = self.exported("--format", "csv", "--from", "+1s", "--to", "+2s", name="part/")
         self.assertEqual(len((part / "collective.csv").read_text().splitlines()), 1 + 2 * 25)
         self.refused(run("export", self.recording, "--format", "csv", "--rank", "1", "--out", self.folder / "x"), USAGE, "query FILE")

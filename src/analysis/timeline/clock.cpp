@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -213,28 +214,78 @@ bool OffsetBounds::narrow_from(size_t from, const CorrectionFit* known, size_t t
   if (!narrowed) {
     return false;
   }
-  if (contradicts(bounds_[to], all, span_.length())) {
-    return false;
+  return !contradicts_own(to, slices, all) && take(to, slices, all, ClockSource::kCollectives);
+}
+
+/// True if bounds narrower than those of the host contradict each other by more than drift explains, and its own do
+/// not.
+bool OffsetBounds::contradicts_own(size_t host, Slices slices, const Range& all) const {
+  if (contradicts(bounds_[host], all, span_.length())) {
+    return true;
   }
   for (size_t i = 0; i < slices.size(); ++i) {
-    if (contradicts(slices_of(to)[i], slices[i], span_.length() / static_cast<int64_t>(kSlices))) {
-      return false;
+    if (contradicts(slices_of(host)[i], slices[i], span_.length() / static_cast<int64_t>(kSlices))) {
+      return true;
     }
   }
-  if (contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known)) {
-    return false;  // by how much the clocks drifted is not known
-  }
+  // By how much the clocks drifted is then not known.
+  return contradiction_ns(all) > 0 && std::ranges::none_of(slices, &Range::known);
+}
+
+/// Has these bounds instead of its own; false if they make the error no smaller.
+bool OffsetBounds::take(size_t host, Slices slices, const Range& all, ClockSource source) {
   std::optional<CorrectionFit> found;
   if (all.known()) {
-    found.emplace(slices, measured_[to], span_);
+    const CorrectionBounds one{all};
+    found.emplace(slices.empty() ? Slices(&one, 1) : slices, measured_[host], span_);
   }
-  if (bounds_[to].known() && found->line().error_ns >= fit(to).line().error_ns) {
+  const bool known = bounds_[host].known();
+  if (source == ClockSource::kKernel && found && !found->line().fits && (!known || fit(host).line().fits)) {
+    bounds_[host].doubt = KernelDoubt::kContradicts;
     return false;
   }
-  static_cast<Range&>(bounds_[to]) = all;
-  std::ranges::copy(slices, slices_.begin() + static_cast<ptrdiff_t>(to * kSlices));
-  fits_[to] = std::move(found);
+  if (known && found->line().error_ns >= fit(host).line().error_ns) {
+    return false;
+  }
+  static_cast<Range&>(bounds_[host]) = all;
+  bounds_[host].source = source;
+  if (!slices.empty()) {
+    std::ranges::copy(slices, slices_.begin() + static_cast<ptrdiff_t>(host * kSlices));
+  }
+  fits_[host] = std::move(found);
   return true;
+}
+
+void OffsetBounds::narrow_at(size_t host, std::span<const TimedBounds> found) {
+  if (found.empty()) {
+    return;
+  }
+  std::vector<CorrectionBounds> slices(slices_of(host).begin(), slices_of(host).end());
+  Range all = bounds_[host];
+  int64_t least_error_ns = kForever;
+  for (const TimedBounds& one : found) {
+    const int64_t last_ns = span_.length() > 0 ? span_.to_ns - 1 : span_.from_ns;
+    const int64_t at_ns = std::clamp(one.at_ns, span_.from_ns, last_ns);
+    const int64_t drift_ns = slices.empty() ? 0 : std::abs(one.at_ns - at_ns) / 1'000'000 * kClockDriftPpm;
+    const int64_t low_ns = std::clamp(one.low_ns - drift_ns, -kMostShiftNs, kMostShiftNs);
+    const int64_t high_ns = std::clamp(one.high_ns + drift_ns, -kMostShiftNs, kMostShiftNs);
+    all.low_ns = std::max(all.low_ns, low_ns);
+    all.high_ns = std::min(all.high_ns, high_ns);
+    if (!slices.empty()) {
+      CorrectionBounds& own = slices[slice_of(at_ns)];
+      own.at_least(low_ns, at_ns, is_late(at_ns));
+      own.at_most(high_ns, at_ns, is_late(at_ns));
+    }
+    least_error_ns = std::min(least_error_ns, (high_ns - low_ns) / 2);
+  }
+  if (contradicts_own(host, slices, all)) {
+    bounds_[host].doubt = KernelDoubt::kContradicts;
+    return;
+  }
+  if (bounds_[host].known() && fit(host).line().error_ns <= least_error_ns) {
+    return;  // without the time that another line takes
+  }
+  take(host, slices, all, ClockSource::kKernel);
 }
 
 /// Of the slice that the time lies in: 0 to kSlices - 1 in the span, others beside it.
@@ -270,7 +321,7 @@ bool OffsetBounds::narrow(size_t host, int64_t low_ns, int64_t high_ns) {
   }
   bounds.low_ns = low;
   bounds.high_ns = high;
-  bounds.measured = true;
+  bounds.source = ClockSource::kAnswers;
   measured_[host] = {std::max(measured_[host].low_ns, low_ns), std::min(measured_[host].high_ns, high_ns)};
   fits_[host].reset();
   return true;
@@ -292,7 +343,7 @@ Clock Clock::of(const std::vector<Node>& nodes) {
     } else if (goes_before(node, *references[found->second])) {
       references[found->second] = &node;
     }
-    clock.hosts_[node.node_id] = {.index = found->second, .error_ns = std::nullopt};
+    clock.hosts_[node.node_id].index = found->second;
   }
   for (const Node& node : nodes) {
     const Node& reference = *references[clock.hosts_[node.node_id].index];
@@ -301,7 +352,7 @@ Clock Clock::of(const std::vector<Node>& nodes) {
   }
   clock.host_count_ = references.size();
   if (clock.host_count_ == 1) {
-    clock.set_error(0, 0);
+    clock.set_error(0, 0, ClockSource::kSameBoot);
   }
   return clock;
 }
@@ -315,7 +366,8 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
   std::vector<Moved> moved;
   std::vector<std::string> unsteady;
   const Node& reference = *references[offsets.reference()];
-  set_error(offsets.reference(), 0);
+  reference_ = offsets.reference();
+  set_error(reference_, 0, ClockSource::kSameBoot);
   for (size_t at = 0; at < host_count_; ++at) {
     const OffsetBounds::Bounds& bounds = offsets.bounds(at);
     if (at == offsets.reference() || !bounds.has_calls) {
@@ -331,17 +383,20 @@ void Clock::align(const std::vector<Node>& nodes, const OffsetBounds& offsets) {
       unsteady.push_back(references[at]->name);
     }
     move_host(nodes, at, correction, offsets.span());
-    set_error(at, correction.error_ns);
+    const bool chosen_by_ends = correction.by_ends && bounds.source == ClockSource::kCollectives;
+    const ClockSource source = chosen_by_ends ? ClockSource::kEnds : bounds.source;
+    set_error(at, correction.error_ns, source);
     if (correction.error_ns > kStallFloorNs) {
       distrust(at);
     }
-    moved.push_back({references[at]->name, correction});
+    moved.push_back({references[at]->name, correction, source});
   }
   note_moved(moved, reference.name);
   if (!incomparable.empty()) {
     note_incomparable(incomparable, reference.name);
   }
-  note_measured(offsets);
+  note_sources(moved, reference.name);
+  note_doubts(nodes, offsets, reference.name);
   if (!unsteady.empty()) {
     notes_.push_back(
         fmt::format("the clock{} of {} drifted against that of {} at different rates while the job ran: one rate fits "
@@ -367,22 +422,65 @@ void Clock::move_host(const std::vector<Node>& nodes, size_t host, const Correct
   }
 }
 
-/// One note: which of the two ways the clocks are known by.
-void Clock::note_measured(const OffsetBounds& offsets) {
-  size_t measured = 0;
-  int64_t error_ns = 0;
-  for (size_t at = 0; at < host_count_; ++at) {
-    const OffsetBounds::Bounds& bounds = offsets.bounds(at);
-    if (bounds.measured && bounds.has_calls) {
-      ++measured;
-      error_ns = std::max(error_ns, offsets.offset(at).error_ns);
+/// One note, where not all clocks are known by collectives alone: how many are known by what, and how well.
+void Clock::note_sources(const std::vector<Moved>& hosts, const std::string& reference) {
+  struct Kind {
+    ClockSource source;
+    std::string_view known_by;
+  };
+  constexpr std::array kKinds{Kind{ClockSource::kAnswers, "by what nodes answered when they were asked"},
+                              Kind{ClockSource::kKernel, "by how far off the kernels report them to be"},
+                              Kind{ClockSource::kCollectives, "by their collectives"}};
+  const auto kind_of = [](const Moved& host) {
+    return host.source == ClockSource::kEnds ? ClockSource::kCollectives : host.source;
+  };
+  std::vector<std::string> parts;
+  for (const Kind& kind : kKinds) {
+    int64_t count = 0;
+    int64_t error_ns = 0;
+    for (const Moved& host : hosts) {
+      if (kind_of(host) == kind.source) {
+        ++count;
+        error_ns = std::max(error_ns, host.correction.error_ns);
+      }
+    }
+    if (count > 0 && (kind.source != ClockSource::kCollectives || !parts.empty())) {
+      parts.push_back(fmt::format("{} {}, to within {}", "of " + count_of(count, "host"), kind.known_by,
+                                  format_duration(error_ns)));
     }
   }
-  if (measured > 0) {
+  if (!parts.empty()) {
+    notes_.push_back(fmt::format("clocks against that of {}: {}", reference, fmt::join(parts, "; ")));
+  }
+}
+
+/// What kernels report that was not used.
+void Clock::note_doubts(const std::vector<Node>& nodes, const OffsetBounds& offsets, const std::string& reference) {
+  const auto with = [&](KernelDoubt doubt) {
+    std::vector<std::string> names;
+    std::vector<bool> named(host_count_);
+    for (const Node& node : nodes) {
+      const size_t at = host(node.node_id);
+      if (!named[at] && offsets.bounds(at).has_calls && offsets.bounds(at).doubt == doubt) {
+        names.push_back(node.name);
+        named[at] = true;
+      }
+    }
+    return names;
+  };
+  const std::vector<std::string> were_set = with(KernelDoubt::kWasSet);
+  if (!were_set.empty()) {
     notes_.push_back(
-        fmt::format("of {} hosts, the clocks of {} are known by what they answered when they were asked, to within {}; "
-                    "those of the others by their collectives",
-                    host_count_, measured, format_duration(error_ns)));
+        fmt::format("the clock{} of {} {} set while recording by more than the kernel had reported to be "
+                    "possible: what it reports of its clock was not used",
+                    were_set.size() == 1 ? "" : "s", listed(were_set), were_set.size() == 1 ? "was" : "were"));
+  }
+  const std::vector<std::string> contradict = with(KernelDoubt::kContradicts);
+  if (!contradict.empty()) {
+    notes_.push_back(
+        fmt::format("how far off the kernels of {} report their clocks to be, against that of {}, "
+                    "contradicts what the collectives show, and was not used",
+                    listed(contradict), reference));
   }
 }
 
@@ -438,10 +536,11 @@ void Clock::distrust(size_t host) {
   }
 }
 
-void Clock::set_error(size_t host, int64_t error_ns) {
+void Clock::set_error(size_t host, int64_t error_ns, ClockSource source) {
   for (auto& [node, known] : hosts_) {
     if (known.index == host) {
       known.error_ns = error_ns;
+      known.source = source;
     }
   }
 }
@@ -449,6 +548,11 @@ void Clock::set_error(size_t host, int64_t error_ns) {
 std::optional<int64_t> Clock::error_ns(NodeId node) const {
   const auto found = hosts_.find(node);
   return found == hosts_.end() ? std::nullopt : found->second.error_ns;
+}
+
+ClockSource Clock::source(NodeId node) const {
+  const auto found = hosts_.find(node);
+  return found == hosts_.end() ? ClockSource::kUnknown : found->second.source;
 }
 
 bool Clock::comparable(NodeId a, NodeId b) const {

@@ -40,6 +40,20 @@ struct Transfer {
   int64_t end_ns = 0;    // when the Recv had ended, or later; by the clock of the receiver's host
 };
 
+/// A correction is between the two at one time, by the reference's clock.
+struct TimedBounds {
+  int64_t at_ns = 0;
+  int64_t low_ns = 0;
+  int64_t high_ns = 0;
+};
+
+/// Why what a kernel reports of its clock is not used.
+enum class KernelDoubt : uint8_t {
+  kNone,
+  kWasSet,       // its clock was set by more than it had reported it to be off
+  kContradicts,  // it, or the kernel of the reference, contradicts what else bounds the clock
+};
+
 /// Bounds on the correction of each host's times relative to a reference host: from instances that both took part in,
 /// and from transfers, also over other hosts.
 class OffsetBounds {
@@ -70,7 +84,9 @@ class OffsetBounds {
   using Range = CorrectionRange;
   struct Bounds : Range {  // those of all times together
     bool has_calls = false;
-    bool measured = false;  // what was measured of the clock made them narrower
+    /// What made them as narrow as they are. Where that is more than one source, the last one to do so.
+    ClockSource source = ClockSource::kCollectives;
+    KernelDoubt doubt = KernelDoubt::kNone;
   };
   [[nodiscard]] const Bounds& bounds(size_t host) const { return bounds_[host]; }
   /// The correction of a host whose bounds are known(), and its error while the job ran.
@@ -79,6 +95,10 @@ class OffsetBounds {
   /// Narrows the bounds to [low, high], which hold all through the recording, where they allow it: true if they are
   /// narrower now.
   bool narrow(size_t host, int64_t low_ns, int64_t high_ns);
+  /// Narrows the bounds by what kernels report, if the error is smaller then. Contradictions by more than drift
+  /// explains are a KernelDoubt instead. Bounds from before or after the span hold in it as well as drift allows.
+  void narrow_at(size_t host, std::span<const TimedBounds> found);
+  void doubt_kernel(size_t host, KernelDoubt why) { bounds_[host].doubt = why; }
   [[nodiscard]] size_t reference() const { return reference_; }
   [[nodiscard]] size_t hosts() const { return bounds_.size(); }
   /// When the job ran, by the reference's clock.
@@ -102,6 +122,8 @@ class OffsetBounds {
   using Slices = std::span<const CorrectionBounds>;
   void at_most(size_t host, int64_t correction_ns, int64_t at_ns);
   void at_least(size_t host, int64_t correction_ns, int64_t at_ns);
+  [[nodiscard]] bool contradicts_own(size_t host, Slices slices, const Range& all) const;
+  bool take(size_t host, Slices slices, const Range& all, ClockSource source);
   bool narrow_from(size_t from, const CorrectionFit* known, size_t to, const Difference& difference);
   [[nodiscard]] const CorrectionFit& fit(size_t host) const;
   [[nodiscard]] Slices slices_of(size_t host) const {
@@ -172,6 +194,10 @@ class Clock {
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
   /// True if the order of events on these two nodes is known more precisely than the length of a stall.
   [[nodiscard]] bool comparable(NodeId a, NodeId b) const;
+  /// What error_ns() is by.
+  [[nodiscard]] ClockSource source(NodeId node) const;
+  /// The host whose clock is the common one.
+  [[nodiscard]] size_t reference() const { return reference_; }
   /// True if every host is comparable with every other.
   [[nodiscard]] bool all_comparable() const;
   /// The largest shift: the maximum distance of a node's times from the common clock.
@@ -182,21 +208,25 @@ class Clock {
     size_t index = 0;
     bool reliable = true;             // relative to the reference
     std::optional<int64_t> error_ns;  // likewise
+    ClockSource source = ClockSource::kUnknown;
   };
   void distrust(size_t host);
-  void set_error(size_t host, int64_t error_ns);
+  void set_error(size_t host, int64_t error_ns, ClockSource source);
   struct Moved {
     std::string name;
     CorrectionLine correction;
+    ClockSource source;
   };
   void move_host(const std::vector<Node>& nodes, size_t host, const CorrectionLine& correction, TimeRange span);
   void note_moved(const std::vector<Moved>& hosts, const std::string& reference);
-  void note_measured(const OffsetBounds& offsets);
+  void note_doubts(const std::vector<Node>& nodes, const OffsetBounds& offsets, const std::string& reference);
+  void note_sources(const std::vector<Moved>& hosts, const std::string& reference);
   void note_incomparable(const std::vector<std::string>& hosts, const std::string& reference);
 
   std::unordered_map<NodeId, ClockLine> lines_;
   std::unordered_map<NodeId, Host> hosts_;
   size_t host_count_ = 0;
+  size_t reference_ = 0;
   std::vector<std::string> notes_;
 };
 

@@ -137,6 +137,8 @@ TEST(MeasuredClocks, AlignHostsWithoutACommonCollective) {
   EXPECT_EQ(clock.shift_ns(3), clock.shift_ns(2) - 50);
   EXPECT_EQ(clock.error_ns(2), 3 * kNsPerMs);
   EXPECT_TRUE(clock.comparable(1, 2));
+  EXPECT_EQ(clock.source(1), ClockSource::kSameBoot);
+  EXPECT_EQ(clock.source(3), ClockSource::kAnswers);
   golden::expect_text(clock.notes().at(1));
 }
 
@@ -163,6 +165,7 @@ TEST(MeasuredClocks, ChangeNothingWhereCollectivesSayMore) {
   const Clock clock = measured(2 * kNsPerMs, {.node_id = 2, .offset_ns = kNsPerSecond + 70, .error_ns = 9 * kNsPerMs});
   EXPECT_EQ(clock.shift_ns(2), -kNsPerSecond + kNsPerMs);
   EXPECT_EQ(clock.error_ns(2), kNsPerMs);
+  EXPECT_EQ(clock.source(2), ClockSource::kCollectives);
 }
 
 /// As after a clock was set between the recording and the question.

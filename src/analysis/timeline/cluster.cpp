@@ -46,6 +46,9 @@ Result<Cluster> Cluster::load(EventSource& source) {
   Cluster cluster;
   ST_ASSIGN(cluster.nodes_, source.nodes());
   cluster.clock_ = Clock::of(cluster.nodes_);
+  if (cluster.clock_.hosts() > 1) {
+    ST_ASSIGN(cluster.kernel_clocks_, load_kernel_clocks(source, cluster.clock_));
+  }
   for (size_t i = 0; i < cluster.nodes_.size(); ++i) {
     cluster.node_index_.try_emplace(cluster.nodes_[i].node_id, i);
   }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "analysis/timeline/clock.h"
+#include "analysis/timeline/clock_offsets/kernel_clocks.h"
 #include "model/node_clock.h"
 #include "model/source.h"
 
@@ -87,6 +88,8 @@ class Cluster {
   /// To be called before the calls are read.
   void set_measured_clocks(std::vector<MeasuredClock> clocks) { measured_clocks_ = std::move(clocks); }
   [[nodiscard]] const std::vector<MeasuredClock>& measured_clocks() const { return measured_clocks_; }
+  /// What the kernels of several hosts report of their clocks; by Clock::host().
+  [[nodiscard]] const KernelClocks& kernel_clocks() const { return kernel_clocks_; }
   /// Moves its times to the common clock that `bounds` give.
   void align(const OffsetBounds& bounds);
   [[nodiscard]] const std::vector<Node>& nodes() const { return nodes_; }
@@ -104,6 +107,7 @@ class Cluster {
   std::vector<Node> nodes_;
   Clock clock_;
   std::vector<MeasuredClock> measured_clocks_;
+  KernelClocks kernel_clocks_;
   std::vector<Process> processes_;
   std::vector<Member> members_;
   size_t attempts_ = 0;

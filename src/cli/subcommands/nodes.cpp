@@ -21,17 +21,16 @@ namespace {
 class NodesSubcommand final : public Subcommand {
  public:
   [[nodiscard]] SubcommandInfo info() const override {
-    return {
-        .name = "nodes",
-        .summary = "list the nodes that answer, with their recordings, clocks and losses",
-        .example = "stalltrace nodes --nodes gpu[001-128]:7700",
-        .details =
-            "One row for each recording that a node serves. clock_ms is that node's clock minus this host's;\n"
-            "the true value is within +- clock_error_ms, half of the quickest round trip. utc_error_ms is how far "
-            "that\n"
-            "node reports that its clock may be off, as its kernel has it from chrony or PTP; empty: nothing keeps it "
-            "right.\n"
-            "Without --nodes it asks those that /etc/stalltrace/stalltrace.toml lists as `nodes`."};
+    return {.name = "nodes",
+            .summary = "list the nodes that answer, with their recordings, clocks and losses",
+            .example = "stalltrace nodes --nodes gpu[001-128]:7700",
+            .details =
+                "One row for each recording that a node serves. clock_ms is that node's clock minus this host's;\n"
+                "the true value is within +- clock_error_ms, half of the quickest round trip. utc_error_ms is how far "
+                "that\n"
+                "node reports that its clock may be off, as its kernel has it from chrony or ntpd; empty: its kernel\n"
+                "reports no error.\n"
+                "Without --nodes it asks those that /etc/stalltrace/stalltrace.toml lists as `nodes`."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all = nodes_.flags();

@@ -52,12 +52,15 @@ Status put_finding_rows(std::span<const Finding> findings, RowSink& sink) {
 }
 
 Status put_clock_rows(std::span<const NodeClock> clocks, RowSink& sink) {
-  ST_TRY(sink.columns({"node_id", "moved_by_ns", "known_within_ns", "drift_ppm", "drift_at_ns"}));
+  ST_TRY(sink.columns({"node_id", "moved_by_ns", "known_within_ns", "drift_ppm", "drift_at_ns", "known_by"}));
   for (const NodeClock& clock : clocks) {
     const bool drifts = clock.drift.rate != 0;
-    const std::vector<Value> row{int64_t{clock.node_id}, clock.shift_ns, number(clock.error_ns),
+    const std::vector<Value> row{int64_t{clock.node_id},
+                                 clock.shift_ns,
+                                 number(clock.error_ns),
                                  drifts ? Value(clock.drift.rate * 1e6) : Value(),
-                                 drifts ? Value(clock.drift.at_ns) : Value()};
+                                 drifts ? Value(clock.drift.at_ns) : Value(),
+                                 text(to_text(clock.source))};
     ST_TRY(sink.row(row));
   }
   return {};

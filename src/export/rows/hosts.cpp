@@ -43,6 +43,9 @@ void Exporter::put_nodes() {
     }
     clock.error_ns ? notes_.add("known_within_ns", *clock.error_ns)
                    : notes_.add("problem", std::string_view("nothing bounds its distance from the others' clocks"));
+    if (clock.source != ClockSource::kUnknown) {
+      notes_.add("known_by", to_text(clock.source));
+    }
     if (parent != kNoTrack) {
       writer_.instant({parent, RowKind::kClock, 0, clock_name},
                       {.category = "clock", .name = "clock", .time_ns = span_.from_ns, .annotations = notes_});

@@ -28,7 +28,7 @@ constexpr std::string_view kTableOf = EventTraits<T>::kTable;
 
 /// Tables that a server of an older version does not know: it refuses the whole request. They are the last ones of a
 /// request, so that without them the others have the same numbers.
-constexpr std::array kLaterTables{kTableOf<Competitor>, kTableOf<GraphUse>};
+constexpr std::array kLaterTables{kTableOf<Competitor>, kTableOf<GraphUse>, kTableOf<ClockReading>};
 
 /// What every analysis reads. Tables that hold few rows, or none, come at once with them.
 serve::RowsRequest first_request() {

@@ -537,6 +537,15 @@ void each_column(Row& r, F&& f) {
   f("value", r.value);
 }
 
+template <RowOf<ClockReading> Row, typename F>
+void each_column(Row& r, F&& f) {
+  f("node_id", r.node_id);
+  f(utc("timestamp_ns"), r.timestamp_ns);
+  f(utc("utc_ns"), r.utc_ns);
+  f(duration("window_ns"), r.window_ns);
+  f(duration("max_error_ns"), r.max_error_ns);
+}
+
 template <RowOf<Stack> Row, typename F>
 void each_column(Row& r, F&& f) {
   f("stack_id", r.stack_id);

@@ -216,7 +216,13 @@ CREATE TABLE graph_use(
   PRIMARY KEY(node_id, pid, start_ns)) WITHOUT ROWID;
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth, kNinth};
+constexpr const char* kTenth = R"sql(
+CREATE TABLE clock_reading(
+  id INTEGER PRIMARY KEY, node_id INTEGER NOT NULL, timestamp_ns INTEGER NOT NULL, utc_ns INTEGER NOT NULL,
+  window_ns INTEGER NOT NULL, max_error_ns INTEGER);
+)sql";
+
+constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth, kNinth, kTenth};
 
 }  // namespace
 

@@ -160,9 +160,10 @@ void for_each_group(std::span<const TransferSequence> sequences, Visit visit) {
   }
 }
 
-/// When the host's ranks were in calls that may bound its clock against others; in any, if there are none: measured
-/// clocks may bound it.
-TimeRange span_of(size_t host, const Communicators& communicators, std::span<const TransferSequence> transfers) {
+/// When the host's ranks were in calls that may bound its clock against others; in any, if there are none: what was
+/// measured or reported of clocks may bound it. `all`: the sequences of all hosts.
+TimeRange span_of(size_t host, const Communicators& communicators, std::span<const TransferSequence> transfers,
+                  std::span<const HostSequence> all) {
   SharedSpan span(host);
   for (const auto& [communicator, members] : communicators) {
     span.add(members);
@@ -173,9 +174,7 @@ TimeRange span_of(size_t host, const Communicators& communicators, std::span<con
     span.add(pair);
   });
   if (span.found().length() == 0) {
-    for (const auto& [communicator, members] : communicators) {
-      std::ranges::for_each(members, [&](const HostSequence& one) { span.add_calls(one); });
-    }
+    std::ranges::for_each(all, [&](const HostSequence& one) { span.add_calls(one); });
   }
   return span.found();
 }
@@ -212,11 +211,13 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   Communicators communicators;
   std::optional<size_t> reference;
   std::vector<TransferSequence> transfers;
+  std::vector<HostSequence> all;
   std::vector<bool> has_calls(cluster.clock().hosts());
   for (uint32_t i = 0; i < sequences.size(); ++i) {
     const CallSequence& sequence = sequences[i];
     const size_t host = cluster.clock().host(cluster.member(sequence.member).node_id);
     has_calls[host] = true;
+    all.push_back({&sequence, host});
     if (sequence.point_to_point) {
       if (matches_by_number(sequence)) {
         transfers.push_back({group_key(i), {&sequence, host}, sequence.first_seq == 0 && counted(i)});
@@ -233,9 +234,12 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   if (!reference && whole != transfers.end()) {
     reference = whole->at.host;
   }
+  if (!reference && !all.empty()) {
+    reference = all.front().host;
+  }
   std::ranges::stable_sort(transfers, {}, &TransferSequence::group_key);
   OffsetBounds bounds(cluster.clock().hosts(), reference.value_or(0),
-                      span_of(reference.value_or(0), communicators, transfers));
+                      span_of(reference.value_or(0), communicators, transfers, all));
   for (size_t host = 0; host < has_calls.size(); ++host) {
     if (has_calls[host]) {
       bounds.add_host(host);
@@ -244,7 +248,9 @@ OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std
   for (const auto& [communicator, members] : communicators) {
     add_communicator(members, signatures, bounds);
   }
-  narrow_by_measured_clocks(cluster, bounds);  // a transfer that contradicts them is no reason to leave them out
+  // A transfer that contradicts them is no reason to leave them out.
+  narrow_by_measured_clocks(cluster, bounds);
+  narrow_by_kernel_clocks(cluster.kernel_clocks(), bounds);
   for_each_group(transfers, [&](std::span<const TransferSequence> group) { add_transfers(group, signatures, bounds); });
   bounds.narrow_by_transfers();
   return bounds;

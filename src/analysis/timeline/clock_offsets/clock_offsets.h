@@ -20,10 +20,10 @@ using GroupKey = std::function<uint64_t(uint32_t)>;
 /// that came, so that a lost one shifts all others.
 using CountedFromStart = std::function<bool(uint32_t)>;
 
-/// Uses every synchronising instance of a known communicator, then narrow_by_measured_clocks(), then NCCL's and RCCL's
-/// Sends with their Recvs. The bounds are relative to the first host with a collective operation on a known
-/// communicator; if there is none, to the first one with such a Send or Recv. The sequences' times are on each host's
-/// own clock. Linear in the calls.
+/// Uses every synchronising instance of a known communicator, then narrow_by_measured_clocks() and
+/// narrow_by_kernel_clocks(), then NCCL's and RCCL's Sends with their Recvs. The bounds are relative to the first host
+/// with a collective operation on a known communicator; if there is none, to the first one with such a Send or Recv,
+/// then with any call. The sequences' times are on each host's own clock. Linear in the calls.
 OffsetBounds bound_offsets(const std::vector<CallSequence>& sequences, const std::vector<CallSignature>& signatures,
                            const Cluster& cluster, const GroupKey& group_key, const CountedFromStart& counted);
 

@@ -345,6 +345,7 @@ TEST(ClocksByEnds, ReportedEndsOfCollectivesChooseBetweenTheBounds) {
     EXPECT_NEAR(static_cast<double>(common_ns - true_ns), 0, 20.0 * kNsPerUs) << since_s;
     EXPECT_GE(*clock.error_ns(2), 3 * kNsPerMs) << "the farther bound";
     EXPECT_LE(*clock.error_ns(2), 3 * kNsPerMs + 30 * kNsPerUs);
+    EXPECT_EQ(clock.source(2), ClockSource::kEnds);
   }
 }
 

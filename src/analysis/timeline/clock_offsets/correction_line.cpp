@@ -348,8 +348,11 @@ CorrectionLine CorrectionFit::leaning_to(const CommonEnds::Line& wanted, TimeRan
   if (error_ns > most_ns && line_.error_ns <= most_ns) {
     return line_;
   }
-  return {
-      .at_ns = origin_ns_, .correction_ns = base_ns_ + std::llround(value), .rate = wanted.rate, .error_ns = error_ns};
+  return {.at_ns = origin_ns_,
+          .correction_ns = base_ns_ + std::llround(value),
+          .rate = wanted.rate,
+          .error_ns = error_ns,
+          .by_ends = true};
 }
 
 CorrectionRange CorrectionFit::at(int64_t time_ns) const {

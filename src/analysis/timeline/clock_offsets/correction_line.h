@@ -40,6 +40,7 @@ struct CorrectionLine {
   double rate = 0;            // it grows by this with each ns
   int64_t error_ns = 0;       // it is off by no more than this anywhere in the range
   bool fits = true;           // false: no line lies between all bounds
+  bool by_ends = false;       // the ends of collectives chose it of the lines that fit
 
   [[nodiscard]] int64_t at(int64_t time_ns) const {
     return correction_ns + (rate == 0 ? 0 : static_cast<int64_t>(rate * static_cast<double>(time_ns - at_ns)));
