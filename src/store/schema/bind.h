@@ -99,8 +99,9 @@ class StatementColumns {
 
 /// Reads one field after the other from `columns`. NULL reads as zero, empty or none. A text outside of its enumeration
 /// (from another program, or from a version that forgot to raise the schema version) reads as the value that proves
-/// least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a wait as
-/// an interruptible sleep; a step's wait and a rank's source as unknown; a library as NCCL.
+/// least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a packet
+/// event as reordered; a wait as an interruptible sleep; a step's wait and a rank's source as unknown; a library as
+/// NCCL; a kernel's message as another; a line of a log as a warning. Each parse() below is one of these.
 template <typename Columns>
 class Extractor {
  public:
