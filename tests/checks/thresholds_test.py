@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that a page gives for a verdict are those of the sources beside it in PAGES, and each threshold is on a page.
+"""Numbers of verdicts on pages are those of their sources in PAGES, and each threshold is on a page.
 
 A page names a constant behind the number that it has: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
 "250 ms and 3 %, or one stall of 400 ms (`kPacketLossGate`)", "(`kSlowLinkContrast`: factor 2)"."""
