@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "store/schema/columns.h"
-#include "store/schema/short_text.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
@@ -124,7 +123,7 @@ class Extractor {
   requires std::is_enum_v<T>
   void get(T& value) const {
     const std::string_view name = columns_.text();
-    if (!same_short_text(name, to_text(value))) {  // a reused row mostly has its predecessor's value already
+    if (name != to_text(value)) {  // a reused row mostly has its predecessor's value already
       value = parse(name, value);
     }
   }
