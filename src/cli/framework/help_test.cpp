@@ -76,7 +76,7 @@ TEST(SubcommandHelp, EachPartOfAPage) {
   std::optional<int64_t> duration_ns;
   int64_t size_bytes = int64_t{2} << 30;
   bool json = false;
-  ShownSubcommand subcommand("The last part says more.");
+  ShownSubcommand subcommand("The last part has further text.");
   subcommand.rows = {argument("FILE", "a recording", &file),
                      text_flag("--out", "FILE", "the file to make", &out),
                      texts_flag("--fault", "SPEC",
@@ -113,12 +113,13 @@ TEST(SubcommandHelp, ALineIsJoinedToTheSourcesLineNotToAllThatWasJoined) {
 }
 
 TEST(SubcommandHelp, IndentedLinesStayAsTheyAre) {
-  golden::expect_text(details_of(
-      "Settings, which are listed below in two columns, one setting a line, and are not a paragraph:\n"
-      "  quiet        late_rank 15 ms, which is a text of more than half of the width of a page\n"
-      "  loud         packet_loss 2 % into a node, which is as long, and begins with a small letter\n"
-      "  loud         slow_link, with so much to say about it that the line does not fit into the page's width\n"
-      "lines that follow a list are no part of it"));
+  golden::expect_text(
+      details_of("Settings, which are listed below in two columns, one setting a line, and are not a paragraph:\n"
+                 "  quiet        late_rank 15 ms, which is a text of more than half of the width of a page\n"
+                 "  loud         packet_loss 2 % into a node, which is as long, and begins with a small letter\n"
+                 "  loud         slow_link, with a description that is longer than the others, so that the line does "
+                 "not fit into the page's width\n"
+                 "lines that follow a list are no part of it"));
 }
 
 TEST(SubcommandHelp, NewlinesAtTheEndOfTheDetailsAreDropped) {
