@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <vector>
 
+#include "base/similar_name.h"
 #include "base/text.h"
 
 namespace stalltrace::simulation {
@@ -133,6 +135,17 @@ std::unexpected<Error> refuse(std::string what, std::string remedy) {
   return fail(std::move(what), std::move(remedy), ErrorKind::kUsage);
 }
 
+/// The row whose name `typed` probably meant; without one, where they are listed.
+template <typename Rows, typename Row>
+std::string meant_or_list(std::string_view typed, const Rows& rows, std::string_view Row::*name) {
+  std::vector<std::string_view> names;
+  for (const Row& row : rows) {
+    names.push_back(row.*name);
+  }
+  const auto meant = similar_name(typed, names);
+  return meant ? fmt::format("did you mean '{}'?", *meant) : "`stalltrace lab simulate --help` lists them";
+}
+
 std::optional<double> number_of(std::string_view text) {
   double number = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
@@ -181,7 +194,7 @@ std::span<const Shape> shapes() { return kShapes; }
 Status apply_shape(std::string_view name, JobOptions& options) {
   const auto shape = std::ranges::find(kShapes, name, &Shape::name);
   if (shape == kShapes.end()) {
-    return refuse(fmt::format("shape '{}': no such shape", name), "`stalltrace lab simulate --help` lists them");
+    return refuse(fmt::format("shape '{}': no such shape", name), meant_or_list(name, kShapes, &Shape::name));
   }
   if (options.ranks() < 2) {
     return refuse("a job has two ranks or more", "give --nodes or --ranks-per-node");
@@ -221,7 +234,8 @@ Result<Fault> parse_fault(std::string_view text, const JobOptions& options) {
   const size_t colon = std::min(text.find(':'), text.size());
   const auto row = std::ranges::find(rows(), text.substr(0, colon), &FaultRow::cause);
   if (row == rows().end()) {
-    return refuse(fmt::format("fault '{}': no such fault", text), "`stalltrace lab simulate --help` lists them");
+    return refuse(fmt::format("fault '{}': no such fault", text),
+                  meant_or_list(text.substr(0, colon), rows(), &FaultRow::cause));
   }
   Fault fault{.kind = row->kind, .text = std::string(text), .from = options.steps / 3};
   fault.ms = row->kind == FaultKind::kProcessStopped ? 0 : fault.ms;

@@ -86,17 +86,26 @@ PythonLocation location_in(std::span<const PythonFrame> frames) {
   return {&*at, &*called, &frames.front()};
 }
 
-std::string native_location_text(std::span<const PythonFrame> frames) {
+std::optional<NativeLocation> native_location_in(std::span<const PythonFrame> frames) {
   const auto own = std::ranges::find_if_not(frames, is_installed);
   const auto at = own != frames.end() ? own : std::ranges::find_if_not(frames, [](const PythonFrame& frame) {
     return is_system_code(frame.file);
   });
   if (at == frames.end() || at->function.starts_with('+') || at->function == kUnnamedCode) {
+    return std::nullopt;
+  }
+  const PythonFrame* const called = own != frames.end() ? location_in(frames).called : &frames.front();
+  return NativeLocation{.caller = &*at, .called = called == &*at ? nullptr : called};
+}
+
+std::string native_location_text(std::span<const PythonFrame> frames) {
+  const std::optional<NativeLocation> location = native_location_in(frames);
+  if (!location) {
     return {};
   }
-  const PythonFrame& called = own != frames.end() ? *location_in(frames).called : frames.front();
-  return &called == &*at ? brief_text(*at)
-                         : fmt::format("{}, called by {}", printable(called.function), brief_text(*at));
+  const std::string caller = brief_text(*location->caller);
+  return location->called == nullptr ? caller
+                                     : fmt::format("{}, called by {}", printable(location->called->function), caller);
 }
 
 bool waits_for_workers(std::span<const PythonFrame> frames) {

@@ -38,9 +38,15 @@ PythonLocation location_in(std::span<const PythonFrame> frames);
 
 /// The function of native code that has no name anywhere: a perf map may be missing.
 inline constexpr std::string_view kUnnamedCode = "unnamed code";
-/// Where native code is, which has no lines: what the program called, "usleep, called by compute_step (train)"; of a
-/// thread in libraries alone "poll, called by run (libtorch_cpu.so)". Empty for code of the system or without a name:
-/// that says nothing of the program.
+/// Where native code is, which has no lines.
+struct NativeLocation {
+  const PythonFrame* caller = nullptr;  // the program's innermost; of a thread in libraries alone, outside the system's
+  const PythonFrame* called = nullptr;  // what it called; null: `caller` is where the thread is
+};
+/// nullopt for code of the system or without a name: that says nothing of the program.
+std::optional<NativeLocation> native_location_in(std::span<const PythonFrame> frames);
+/// "usleep, called by compute_step (train)", "compute_step (train)", "poll, called by run (libtorch_cpu.so)";
+/// printable. Empty where native_location_in() has none.
 std::string native_location_text(std::span<const PythonFrame> frames);
 /// True if the thread waits for its own worker processes: in a data loader of PyTorch, a pool or another worker.
 bool waits_for_workers(std::span<const PythonFrame> frames);

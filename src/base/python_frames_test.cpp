@@ -72,6 +72,30 @@ TEST(NativeFrames, TheirTextAndBack) {
   EXPECT_EQ(location.called->function, "clock_nanosleep");
 }
 
+TEST(NativeFrames, TheCallerAndWhatItCalled) {
+  const PythonFrame sleep{"usleep", "/usr/lib/x86_64-linux-gnu/libc.so.6", std::nullopt, true};
+  const PythonFrame loop{"c10d::runLoop()", "/usr/lib/libtorch_cpu.so", std::nullopt, true};
+  const PythonFrame step{"step(int)", "/home/u/train", std::nullopt, true};
+  const std::vector<PythonFrame> called{sleep, step};
+  auto location = native_location_in(called);
+  ASSERT_TRUE(location);
+  EXPECT_EQ(*location->caller, step);
+  ASSERT_NE(location->called, nullptr);
+  EXPECT_EQ(*location->called, sleep);
+  const std::vector<PythonFrame> in_libraries{sleep, loop};
+  location = native_location_in(in_libraries);
+  ASSERT_TRUE(location);
+  EXPECT_EQ(*location->caller, loop);
+  EXPECT_EQ(*location->called, sleep);
+  const std::vector<PythonFrame> own{step};
+  location = native_location_in(own);
+  ASSERT_TRUE(location);
+  EXPECT_EQ(location->called, nullptr) << "it is in its own code";
+  EXPECT_FALSE(native_location_in(std::vector{sleep})) << "the system's code alone";
+  EXPECT_FALSE(native_location_in({}));
+  EXPECT_EQ(native_location_text({}), "");
+}
+
 TEST(NativeFrames, AFileCannotLookLikeAnother) {
   const PythonFrame frame{"f", "/tmp/x [/bin/sh\n", std::nullopt, true};
   const auto back = frames_from_text(frames_to_text(std::span(&frame, 1)));

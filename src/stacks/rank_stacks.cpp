@@ -30,10 +30,10 @@ std::string location_of(const ThreadStack& thread) {
   if (site) {
     return to_text(*site);
   }
-  const std::string native = describe_native_call(thread);
-  return native.empty()                     ? describe_wait(thread)
-         : native.starts_with("called by ") ? fmt::format("{}, {}", describe_wait_briefly(thread), native)
-                                            : "in " + native;
+  const std::optional<NativeCall> native = native_call_of(thread);
+  return !native              ? describe_wait(thread)
+         : native->only_waits ? fmt::format("{}, {}", describe_wait_briefly(thread), to_text(*native))
+                              : "in " + to_text(*native);
 }
 
 std::vector<FoldedJob> fold_jobs(std::span<const RankStacks> ranks) {

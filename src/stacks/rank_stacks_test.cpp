@@ -93,6 +93,33 @@ TEST(LocationOf, WithoutPythonTheNativeCall) {
   EXPECT_EQ(location_of(python), "in load_batch at data.py:212");
 }
 
+TEST(NativeCallOf, TheCallerWhatItCalledAndWhetherThatOnlyWaits) {
+  ThreadStack thread{.tid = 1, .name = "rank", .state = 'S'};
+  EXPECT_FALSE(native_call_of(thread));
+  thread.native = native_stack({{"usleep", kLibc}, {"step(int)", "/home/u/train"}});
+  auto call = native_call_of(thread);
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->caller, "step(int) (train)");
+  EXPECT_EQ(call->called, "usleep");
+  EXPECT_FALSE(call->only_waits) << "the program chose this call";
+  thread.native = native_stack({{"step(int)", "/home/u/train"}});
+  call = native_call_of(thread);
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->called, "");
+  EXPECT_FALSE(call->only_waits);
+  thread.native = native_stack({{"futex_wait", kLibc}, {"c10d::runLoop()", "/usr/lib/libtorch_cpu.so"}});
+  call = native_call_of(thread);
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->caller, "c10d::runLoop() (libtorch_cpu.so)");
+  EXPECT_TRUE(call->only_waits);
+  thread.native = native_stack({{"called by ", "/home/u/train"}});
+  golden::expect_text(location_of(thread));  // a function's name chooses no form
+  thread.native = native_stack({{"futex_wait", kLibc}});
+  EXPECT_FALSE(native_call_of(thread));
+  thread.native = native_stack({});
+  EXPECT_FALSE(native_call_of(thread));
+}
+
 TEST(StacksText, NativeFramesBesidePythonOnes) {
   RankStacks rank = rank_at(0, in_loader());
   ThreadStack& main = rank.stacks->threads.front();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numbers that a page gives for a verdict are those of the sources beside it in PAGES.
+"""Numbers of verdicts on pages are those of their sources in PAGES, and each threshold is on a page.
 
 A page names a constant behind the number that it has: "longer than 10 ms (`kStallFloorNs`)", "| 10 ms | `kStallFloorNs` |",
 "250 ms and 3 %, or one stall of 400 ms (`kPacketLossGate`)", "(`kSlowLinkContrast`: factor 2)"."""
@@ -92,6 +92,7 @@ def numbers_in(text):
     """The numbers in a text, in the constants' units: ns, fractions, counts."""
     found = []
     text = re.sub(r"(\d+)\^(\d+)", lambda power: str(int(power[1]) ** int(power[2])), text)
+    text = re.sub(r"(?<![\w./])(\d+)/(\d+)(?![\w./])", lambda share: repr(int(share[1]) / int(share[2])), text)
     for match in NUMBER.finditer(text):
         digits, unit, percent, word = match.groups()
         if word:
@@ -141,7 +142,37 @@ def claims(page):
     return found
 
 
+def declared_in(source):
+    """The names of all constants of a file, of whatever type."""
+    return set(re.findall(r"\bconstexpr\b[^;={]*?\b(k[A-Z]\w*)", source))
+
+
+def unnamed(sources, pages):
+    """The constants of headers of thresholds that none of `pages`, which compare them, names."""
+    text = "\n".join((ROOT / source).read_text() for source in sources)
+    return sorted(declared_in(text) - {claim.name for page in pages for claim in claims(page)})
+
+
 class Thresholds(Case):
+    def test_each_threshold_is_on_a_page(self):
+        headers = sorted({source for sources in PAGES.values() for source in sources if "thresholds" in source})
+        self.assertGreater(len(headers), len(ANALYSIS))
+        for header in headers:
+            pages = [(ROOT / name).read_text() for name, sources in PAGES.items() if header in sources]
+            self.assertEqual(unnamed([header], pages), [], f"{header}: name them with their numbers on one of its pages")
+            self.assertEqual(declared_in((ROOT / header).read_text()) - set(constants(PAGES[self.page_of(header)])), set())
+
+    @staticmethod
+    def page_of(header):
+        return next(name for name, sources in PAGES.items() if header in sources)
+
+    def test_a_threshold_that_no_page_names_is_found(self):
+        header, page = "src/analysis/thresholds/stalls.h", "longer than 10 ms (`kStallFloorNs`)\n"
+        self.assertIn("kHangNs", unnamed([header], [page]))
+        self.assertNotIn("kStallFloorNs", unnamed([header], [page]))
+        of_any_type = "inline constexpr Gate kGate{1, 2, 3};\nconstexpr std::array<int, 2> kAny = {kOther};"
+        self.assertEqual(declared_in(of_any_type), {"kGate", "kAny"})
+
     def test_the_pages_give_the_numbers_of_the_constants(self):
         for name, sources in PAGES.items():
             known = constants(sources)
@@ -167,5 +198,6 @@ class Thresholds(Case):
         self.assertEqual(constants(["src/capture/python/late_watch.h"])["kLateNs"], 150_000_000)
         self.assertEqual(known["kHangGate"], (known["kHangNs"], known["kHangNs"], 0))
         self.assertEqual(numbers_in("at least 20 % of 1,000 in 2.5 s, half"), [0.2, 1000, 2.5e9, 0.5])
+        self.assertEqual(numbers_in("1/3 of them, 4 times"), [1 / 3, 4])
         self.assertEqual(numbers_in("2^40 of 65,536"), [known["kMaxSeq"], known["kMaxGap"]])
         self.assertFalse(same(numbers_in("11 ms")[0], known["kStallFloorNs"]))

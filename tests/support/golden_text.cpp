@@ -38,10 +38,11 @@ std::string masked(std::string text, const Masks& masks) {
   return text;
 }
 
-/// The number of texts that the running test has expected, this one included.
-int next_of(const std::string& test) {
-  static std::pair<std::string, int> last;
-  last = last.first == test ? std::pair{test, last.second + 1} : std::pair{test, 1};
+/// The number of texts that the running test has expected, this one included. A test with parameters begins anew for
+/// each of them.
+int next_of(const testing::TestInfo& test) {
+  static std::pair<const testing::TestInfo*, int> last;
+  last = last.first == &test ? std::pair{&test, last.second + 1} : std::pair{&test, 1};
   return last.second;
 }
 
@@ -85,7 +86,7 @@ void expect_text(std::string_view text, const Masks& masks) {
   const auto without_parameter = [](std::string_view part) { return part.substr(0, part.find('/')); };
   const std::string_view suite = test->test_suite_name();  // "Instantiation/Suite" of a test with parameters
   std::string name = fmt::format("{}.{}", suite.substr(suite.rfind('/') + 1), without_parameter(test->name()));
-  if (const int number = next_of(name); number > 1) {
+  if (const int number = next_of(*test); number > 1) {
     name += fmt::format(" {}", number);
   }
   expect_section(folder_of(test->file()) + "/testdata/texts.txt", name, masked(std::string(text), masks));

@@ -5,8 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/clock.h"
+#include "base/similar_name.h"
 #include "base/text.h"
 #include "lab/cluster/injection/fault_table.h"
 
@@ -111,12 +113,16 @@ Status read_pair(const FaultRow& row, std::string_view key, std::string_view val
   return {};
 }
 
-std::string cause_names() {
-  std::string names = "none";
+std::unexpected<Error> no_such_fault(std::string_view cause, const std::string& context) {
+  std::vector<std::string_view> names{"none"};
   for (const FaultRow& row : fault_rows()) {
-    names += ", " + std::string(row.cause);
+    names.push_back(row.cause);
   }
-  return names;
+  const auto meant = similar_name(cause, names);
+  return fail(
+      fmt::format("{}: no such fault", context),
+      meant ? fmt::format("did you mean '{}'?", *meant) : fmt::format("the faults are {}", fmt::join(names, ", ")),
+      ErrorKind::kUsage);
 }
 
 Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
@@ -183,7 +189,7 @@ Result<FaultSpec> parse_fault(std::string_view text) {
   }
   const FaultRow* row = find_fault_row(spec.cause);
   if (row == nullptr) {
-    return fail(fmt::format("{}: no such fault", context), "the faults are " + cause_names(), ErrorKind::kUsage);
+    return no_such_fault(spec.cause, context);
   }
   for (const FaultParameter& parameter : row->parameters) {
     if (!parameter.standard.empty()) {

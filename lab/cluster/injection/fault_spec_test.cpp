@@ -5,6 +5,7 @@
 
 #include "lab/cluster/injection/fault_table.h"
 #include "model/finding.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::lab {
 namespace {
@@ -110,6 +111,20 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"late_rank:rank=1,start=launch", "late_rank cannot begin before the ranks start"},
                     BadCase{"process_stopped:rank=1,ms=1000,every=500ms", "every=500 ms is not longer than the 1 s"},
                     BadCase{"none:rank=1", "no such fault"}));
+
+TEST(FaultSpec, AnUnknownFaultSuggestsASimilarOneElseListsAll) {
+  const auto remedy_of = [](std::string_view text) {
+    const auto spec = parse_fault(text);
+    return spec ? std::string("taken") : spec.error().remedy;
+  };
+  golden::expect_text(remedy_of("late_rnak:rank=1"));
+  golden::expect_text(remedy_of("Packet_Loss"));
+  const std::string list = remedy_of("gremlins:rank=1");
+  EXPECT_TRUE(list.contains("none, "));
+  for (const FaultRow& row : fault_rows()) {
+    EXPECT_TRUE(list.contains(row.cause)) << list;
+  }
+}
 
 TEST(FaultSpec, RanksBeyondTheClusterAreRefused) {
   EXPECT_TRUE(choose_rank(*parse_fault("late_rank:rank=3"), 4, 0));

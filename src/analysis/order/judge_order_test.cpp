@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Logs and dumps of healthy and hanging jobs, as rows: who is blamed, how surely, and who is not.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,14 +115,10 @@ LogLine timeout_of(int rank, int64_t time_ns,
 
 int64_t rank_3_behind(int rank) { return rank == 3 ? 28 : 29; }
 
-void expect_nothing(const Report& report, std::string_view note) {
+void expect_nothing(const Report& report) {
   EXPECT_TRUE(report.findings.empty()) << report.findings[0].summary;
   EXPECT_EQ(report.health(), std::nullopt);
-  std::string all;
-  for (const std::string& text : report.notes) {
-    all += text + "\n";
-  }
-  EXPECT_NE(all.find(note), std::string::npos) << all;
+  golden::expect_text(fmt::format("{}", fmt::join(report.notes, "\n")));
 }
 
 const Finding& only(const Report& report) {
@@ -140,9 +137,8 @@ void expect_missing(const Report& report, std::optional<int32_t> rank, Severity 
 }
 
 TEST(CallOrder, NoRankIsBehind) {
-  expect_nothing(LoggedJob{}.explain(), "none is behind");
-  expect_nothing(LoggedJob{}.explain(), "NCCL's log has no ends");
-  expect_nothing(LoggedJob{.left = [](int) { return true; }}.explain(), "none is behind");
+  expect_nothing(LoggedJob{}.explain());
+  expect_nothing(LoggedJob{.left = [](int) { return true; }}.explain());
 }
 
 TEST(CallOrder, OneRankBehindInLogsWithoutTimesMayBeMissing) {
@@ -152,38 +148,36 @@ TEST(CallOrder, OneRankBehindInLogsWithoutTimesMayBeMissing) {
 TEST(CallOrder, TwoLogsOfManyRanks) {
   const LoggedJob job{.ranks = 8, .shown = 2, .last = [](int rank) { return rank == 1 ? 28 : 29; }, .named = false};
   expect_missing(job.explain(), 1, Severity::kWaiting, 0.3);
-  expect_nothing(LoggedJob{.ranks = 8, .shown = 2}.explain(), "no log of ranks 2 to 7");
+  expect_nothing(LoggedJob{.ranks = 8, .shown = 2}.explain());
 }
 
 TEST(CallOrder, LogsThatWereCutWhileTheJobRan) {
   // Each log ends elsewhere.
-  expect_nothing(LoggedJob{.last = [](int rank) { return 29 + rank; }}.explain(), "cut while the job ran");
+  expect_nothing(LoggedJob{.last = [](int rank) { return 29 + rank; }}.explain());
   // One log ends far behind.
-  expect_nothing(LoggedJob{.last = [](int rank) { return rank == 3 ? 20 : 29; }}.explain(), "cut while the job ran");
-  expect_nothing(LoggedJob{.last = [](int rank) { return rank == 3 ? 20 : 2000; }}.explain(), "its end is missing");
+  expect_nothing(LoggedJob{.last = [](int rank) { return rank == 3 ? 20 : 29; }}.explain());
+  expect_nothing(LoggedJob{.last = [](int rank) { return rank == 3 ? 20 : 2000; }}.explain());
   // Its last line is incomplete, or that of another.
-  expect_nothing(LoggedJob{.last = rank_3_behind, .cut = [](int rank) { return rank == 3; }}.explain(), "cut off");
-  expect_nothing(LoggedJob{.last = rank_3_behind, .cut = [](int rank) { return rank == 1; }}.explain(),
-                 "cut while the job ran");
+  expect_nothing(LoggedJob{.last = rank_3_behind, .cut = [](int rank) { return rank == 3; }}.explain());
+  expect_nothing(LoggedJob{.last = rank_3_behind, .cut = [](int rank) { return rank == 1; }}.explain());
   // The others ended in good order.
-  expect_nothing(LoggedJob{.last = rank_3_behind, .left = [](int rank) { return rank != 3; }}.explain(),
-                 "lines are missing");
+  expect_nothing(LoggedJob{.last = rank_3_behind, .left = [](int rank) { return rank != 3; }}.explain());
   // Half of them are behind.
-  expect_nothing(LoggedJob{.last = [](int rank) { return rank < 2 ? 28 : 29; }}.explain(), "stood still");
+  expect_nothing(LoggedJob{.last = [](int rank) { return rank < 2 ? 28 : 29; }}.explain());
   // One is ahead.
-  expect_nothing(LoggedJob{.last = [](int rank) { return rank == 0 ? 29 : 28; }}.explain(), "stood still");
+  expect_nothing(LoggedJob{.last = [](int rank) { return rank == 0 ? 29 : 28; }}.explain());
 }
 
 TEST(CallOrder, TimesThatDifferOnlyByBuffering) {
   // Rank 3's log ends one to four steps before the others'.
   for (int64_t behind = 1; behind <= 4; ++behind) {
     LoggedJob job{.last = [=](int rank) { return rank == 3 ? 29 - behind : 29; }, .timed = true};
-    expect_nothing(job.explain(), "nothing shows that the job stood still");
+    expect_nothing(job.explain());
     // It goes on for less than a second.
     job.log_ends_ns = [=](int rank) {
       return rank == 3 ? LoggedJob::time_ns(29 - behind) + 900 * kNsPerMs : LoggedJob::time_ns(29);
     };
-    expect_nothing(job.explain(), "nothing shows that the job stood still");
+    expect_nothing(job.explain());
   }
 }
 
@@ -192,7 +186,7 @@ TEST(CallOrder, ClocksOfHostsMayDiffer) {
     LoggedJob job{.last = rank_3_behind, .timed = true};
     job.change = [=](Collective& row) { row.timestamp_ns += row.rank == 3 ? skew_ns : 0; };
     job.log_ends_ns = [=](int rank) { return LoggedJob::time_ns(rank == 3 ? 28 : 29) + (rank == 3 ? skew_ns : 0); };
-    expect_nothing(job.explain(), "nothing shows that the job stood still");
+    expect_nothing(job.explain());
   }
 }
 
@@ -205,7 +199,7 @@ TEST(CallOrder, ARankWhoseLogGoesOnWithoutTheCall) {
   // A job that pauses that long between its steps.
   job.change = [](Collective& row) { row.timestamp_ns = kOriginNs + *row.seq * 30 * kNsPerSecond; };
   job.log_ends_ns = [](int) { return kOriginNs + (29 * 30 + 60) * kNsPerSecond; };
-  expect_nothing(job.explain(), "nothing shows that the job stood still");
+  expect_nothing(job.explain());
 }
 
 TEST(CallOrder, AWatchdogProvesTheHang) {
@@ -217,7 +211,7 @@ TEST(CallOrder, AWatchdogProvesTheHang) {
   expect_missing(job.explain(), 3, Severity::kWaiting, 0.4);
   // The rank that is behind waits as well: it synchronises after each call, the others do not.
   job.lines = {timeout_of(0, kOriginNs), timeout_of(3, kOriginNs)};
-  expect_nothing(job.explain(), "it waits as well");
+  expect_nothing(job.explain());
   // More are behind than came.
   job.last = [](int rank) { return rank == 0 ? 29 : 28; };
   job.lines = {timeout_of(0, kOriginNs)};
@@ -233,11 +227,11 @@ TEST(CallOrder, ARankThatWaitsElsewhereIsNotBlamed) {
   LoggedJob job{.last = rank_3_behind};
   Collective other = job.call(3, 29, 99);  // on a communicator of which the other members are not shown
   job.more = {other};
-  expect_nothing(job.explain(), "is on communicator");
+  expect_nothing(job.explain());
   other.op = Operation::kRecv;
   other.seq.reset();
   job.more = {other};
-  expect_nothing(job.explain(), "Send or Recv");
+  expect_nothing(job.explain());
   // One that all its members have reached: the job's next life in the same process looks like that.
   job.more.clear();
   for (int rank = 2; rank < 4; ++rank) {
@@ -245,7 +239,7 @@ TEST(CallOrder, ARankThatWaitsElsewhereIsNotBlamed) {
     job.more.back().nranks = 2;
   }
   job.more[0].timestamp_ns -= kNsPerSecond;
-  expect_nothing(job.explain(), "is on communicator");
+  expect_nothing(job.explain());
 }
 
 TEST(CallOrder, AWatchdogCountsOnlyWhereItsRankWaits) {
@@ -299,7 +293,7 @@ TEST(CallOrder, DifferingCallsUnderOneNumber) {
     row.count = 100 * *row.rank + *row.seq;
     row.seq = *row.seq + 500;
   };
-  expect_nothing(job.explain(), "not comparable");
+  expect_nothing(job.explain());
 }
 
 TEST(CallOrder, TwoProcessesOfOneRankAreNotJudged) {
@@ -308,7 +302,7 @@ TEST(CallOrder, TwoProcessesOfOneRankAreNotJudged) {
   Collective extra = job.call(2, 0);
   extra.comm_ptr = 5;
   job.more = {extra};
-  expect_nothing(job.explain(), "two processes are rank 2");
+  expect_nothing(job.explain());
 }
 
 /// Completed calls and an open one, as in a dump; the file's time is an hour later.
@@ -338,18 +332,18 @@ TEST(CallOrder, DumpsOfDifferentMoments) {
   const auto open_last = [=](const Collective& row) {
     return *row.seq == last(*row.rank) ? Completion::kOpen : Completion::kSync;
   };
-  expect_nothing(dumps(last, open_last).explain(), "different moments");
+  expect_nothing(dumps(last, open_last).explain());
   // Only the last rank is behind, in a call that the others ended.
   const auto open_own = [](const Collective& row) {
     return *row.seq == rank_3_behind(*row.rank) ? Completion::kOpen : Completion::kSync;
   };
-  expect_nothing(dumps(rank_3_behind, open_own).explain(), "made earlier");
+  expect_nothing(dumps(rank_3_behind, open_own).explain());
 }
 
 TEST(CallOrder, ATransferThatHangsBlamesNoRank) {
   // All are in call 28; those that do not wait for it have launched 29.
   const auto open_28 = [](const Collective& row) { return *row.seq >= 28 ? Completion::kOpen : Completion::kSync; };
-  expect_nothing(dumps(rank_3_behind, open_28).explain(), "its transfer holds the job up");
+  expect_nothing(dumps(rank_3_behind, open_28).explain());
 }
 
 TEST(CallOrder, ADumpOfARankThatStandsStillWhileAnotherLaunchesMore) {
@@ -364,13 +358,13 @@ TEST(CallOrder, ADumpOfARankThatStandsStillWhileAnotherLaunchesMore) {
   LoggedJob runs =
       dumps(last, [](const Collective& row) { return *row.seq > 21 ? Completion::kOpen : Completion::kSync; });
   runs.ranks = 2;
-  expect_nothing(runs.explain(), "a later call ended elsewhere");
+  expect_nothing(runs.explain());
   // The rank that is behind still waits in its last call.
   LoggedJob inside = dumps(last, [](const Collective& row) {
     return *row.seq > 20 || (row.rank == 1 && *row.seq == 20) ? Completion::kOpen : Completion::kSync;
   });
   inside.ranks = 2;
-  expect_nothing(inside.explain(), "made earlier");
+  expect_nothing(inside.explain());
 }
 
 TEST(CallOrder, TheRankWithoutADumpIsNamed) {
@@ -385,10 +379,10 @@ TEST(CallOrder, TheRankWithoutADumpIsNamed) {
   expect_golden_text("dumps: one is missing", finding);
   // Half of the dumps is no evidence on the others, nor are calls that end.
   job.shown = 2;
-  expect_nothing(job.explain(), "no dump of ranks 2 and 3");
+  expect_nothing(job.explain());
   LoggedJob ended = dumps([](int) { return 29; }, [](const Collective&) { return Completion::kSync; });
   ended.shown = 3;
-  expect_nothing(ended.explain(), "no dump of rank 3");
+  expect_nothing(ended.explain());
 }
 
 TEST(CallOrder, ATimeRangeDoesNotLimitItAndANoteSaysSo) {

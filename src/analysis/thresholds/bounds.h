@@ -9,7 +9,8 @@
 
 namespace stalltrace::analysis {
 
-/// Evidence is read from this long before a stall: the late rank's last work, the connection's state.
+/// Evidence is read from this long before a stall, and to this long after it: the late rank's last work, the
+/// connection's state.
 inline constexpr int64_t kEvidenceMarginNs = 500 * kNsPerMs;
 /// At most this much of one stall is examined; a hang of hours looks the same throughout.
 inline constexpr int64_t kLongestStallNs = 120 * kNsPerSecond;

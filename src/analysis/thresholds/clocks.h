@@ -15,8 +15,16 @@ inline constexpr int64_t kClockDriftPpm = 100;
 /// No more than this is believed: it is the fastest at which NTP corrects a clock (adjtimex(2)).
 inline constexpr int64_t kMostDriftPpm = 500;
 
+/// Bounds may contradict each other by this much beside drift, since a host's thread sees late what its device did.
+inline constexpr int64_t kSeenLateNs = kNsPerMs;
+
+/// The time in which hosts were in calls with each other is divided into this many slices, of each of which the
+/// narrowest bounds are kept. Bounds that are farther apart than two slices have none between them.
+inline constexpr size_t kClockSlices = 64;
 /// The bounds of one side show a rate only if this many slices have one.
 inline constexpr size_t kSideSlices = 16;
+/// The scatter of one side's bounds: this share of them is no farther from their line.
+inline constexpr double kScatterShare = 0.9;
 /// How far the rate of a clock may be from that of one side's bounds: this many scatters over the time. Scatter by
 /// chance moves a rate by 1.7 of them in 1 % of tries with 16 slices, by 0.7 with 64 (simulated). The rest is for
 /// scatter that is not by chance.

@@ -13,7 +13,8 @@ namespace stalltrace::analysis {
 /// A summary of CPU waits names one competitor. From this share on, all of the time counts as the competitor's (the
 /// others are its siblings or short); below, only its own time does.
 inline constexpr double kMainCompetitorShare = 1.0 / 3;
-/// Programs outside of the job, or a throttled cgroup, must cause this share of a rank's CPU waits to be the cause.
+/// Of the CPU waits of a rank in all stalls of a finding: a throttled cgroup, one process, the job itself or programs
+/// outside of it are named as what they were for from this share on.
 inline constexpr double kContentionMainShare = 0.5;
 /// Competitors from the job itself or the tracer are normal on a small machine; they are the cause only if they cover
 /// nearly all of the stalled time.

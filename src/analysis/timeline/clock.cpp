@@ -26,8 +26,6 @@ namespace {
 constexpr int64_t kMostShiftNs = int64_t{1} << 59;
 constexpr size_t kHostsListed = 8;
 constexpr double kPpmOfRate = 1e6;
-/// Bounds may contradict each other by this much beside drift, since a host's thread sees late what its device did.
-constexpr int64_t kSeenLateNs = kNsPerMs;
 
 CorrectionBounds negative(const CorrectionBounds& bounds) {
   CorrectionBounds turned;

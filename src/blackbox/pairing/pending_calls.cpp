@@ -131,18 +131,6 @@ void PendingCalls::unindex(const Collective& row) {
 
 /// Where a row is to be written. The node of a row that was removed is used again.
 Collective& PendingCalls::slot_of(EventId event) {
-  Collective*& recent = recent_[event % recent_.size()];
-  if (recent != nullptr && recent->event_id == event) {
-    if (indexed_) {
-      unindex(*recent);
-    }
-    return *recent;
-  }
-  recent = &find_or_add(event);
-  return *recent;
-}
-
-Collective& PendingCalls::find_or_add(EventId event) {
   const bool is_newest = rows_.empty() || rows_.rbegin()->first < event;
   const auto at = is_newest ? rows_.end() : rows_.lower_bound(event);
   if (at != rows_.end() && at->first == event) {
@@ -174,8 +162,6 @@ bool PendingCalls::put(const Collective& row, bool remember, bool behind) {
 
 const Collective& PendingCalls::take(EventId event) {
   spare_ = rows_.extract(rows_.begin()->first == event ? rows_.begin() : rows_.find(event));
-  Collective*& recent = recent_[event % recent_.size()];
-  recent = recent == &spare_.mapped() ? nullptr : recent;
   if (indexed_) {
     unindex(spare_.mapped());
   }

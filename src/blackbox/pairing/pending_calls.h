@@ -3,7 +3,6 @@
 // Lookups take logarithmic time: by number on the communicator, and by launch time. Pure; one thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -98,10 +97,8 @@ class PendingCalls {
   void unindex(const Collective& row);
   bool give_up_oldest(bool remember, bool behind);
   Collective& slot_of(EventId event);
-  Collective& find_or_add(EventId event);
 
   std::map<EventId, Collective> rows_;
-  std::array<Collective*, 64> recent_{};            // of rows_: most rows come again soon, when their call returns
   std::map<EventId, Collective>::node_type spare_;  // of the row that was removed last: most calls replace an old one
   bool indexed_ = false;                            // since the first lookup: a process without a file never has one
   std::set<std::pair<NumberKey, EventId>> by_number_;

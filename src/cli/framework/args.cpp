@@ -15,20 +15,17 @@ bool is_help(std::string_view word) { return word == "--help" || word == "-h"; }
 
 bool is_flag(std::string_view word) { return word.size() > 1 && word.starts_with('-'); }
 
-/// The flag that was probably meant: a similar one; for a single letter, the first one that begins with it.
+/// The flag that was probably meant: a similar one. One letter says nothing: flags have no short forms, and the first
+/// that begins with it may mean anything.
 std::string suggestion(std::string_view typed, std::span<const FlagShape> shapes) {
+  if (typed.size() == 2) {
+    return "flags are whole words; --help lists them";
+  }
   std::vector<std::string_view> names{"--help"};
   for (const FlagShape& shape : shapes) {
     names.push_back(shape.name);
   }
-  std::optional<std::string_view> meant;
-  if (typed.size() == 2) {
-    const std::string start = "-" + std::string(typed);
-    const auto found = std::ranges::find_if(names, [&](std::string_view name) { return name.starts_with(start); });
-    meant = found == names.end() ? std::nullopt : std::optional(*found);
-  } else {
-    meant = similar_name(typed, names);
-  }
+  const std::optional<std::string_view> meant = similar_name(typed, names);
   return meant ? fmt::format("did you mean '{}'?", *meant) : "";
 }
 

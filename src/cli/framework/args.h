@@ -38,7 +38,7 @@ struct Args {
 
 /// Accepts `--flag value`, `--flag=value`, `--switch`, plain words anywhere between them, and "--", which ends the
 /// flags. A value may begin with one dash ("-5"), but not with two, except after "=". A lone "-" is a plain word.
-/// Errors (kUsage): an unknown flag (with the one that was probably meant), a missing value, a value for a switch. With
+/// Errors (kUsage): an unknown flag (with a similar one that may be meant), a missing value, a value for a switch. With
 /// --help or -h anywhere before "--" there are no errors. With `takes_plain` false the subcommand takes no plain word,
 /// and the first one ends the parsing: the words after it probably belong to another program.
 Result<Args> split_args(std::span<const std::string> words, std::span<const FlagShape> shapes, bool takes_plain = true);

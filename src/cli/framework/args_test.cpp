@@ -80,10 +80,10 @@ TEST(Args, RefusesAndSuggests) {
   const std::vector<std::tuple<Words, std::string, std::string>> cases{
       {{"--jsn"}, "'--jsn' is not known", "'--json'"},
       {{"--OUT", "x"}, "'--OUT' is not known", "'--out'"},
-      {{"-d"}, "'-d' is not known", "'--duration'"},
-      {{"-j"}, "'-j' is not known", "'--json'"},
-      {{"-o"}, "'-o' is not known", "'--out'"},
-      {{"-x"}, "'-x' is not known", ""},
+      {{"-o", "x"}, "'-o' is not known", "--help"},
+      {{"-d=5s"}, "'-d' is not known", "--help"},
+      {{"-x"}, "'-x' is not known", "--help"},
+      {{"-out", "x"}, "'-out' is not known", "'--out'"},
       {{"--frobnicate=1"}, "'--frobnicate' is not known", ""},
       {{"--duration"}, "--duration needs a value", "like 20s"},
       {{"--duration", "--out", "x"}, "--duration needs a value", "like 20s"},
@@ -97,6 +97,16 @@ TEST(Args, RefusesAndSuggests) {
     EXPECT_NE(args.error().what.find(what), std::string::npos) << args.error().what;
     EXPECT_EQ(args.error().remedy.empty(), remedy.empty()) << args.error().remedy;
     EXPECT_NE(args.error().remedy.find(remedy), std::string::npos) << args.error().remedy;
+  }
+}
+
+TEST(Args, OneLetterIsNoHintAtAFlag) {
+  for (const std::string word : {"-o", "-j", "-d"}) {
+    const auto args = split({word});
+    ASSERT_FALSE(args.has_value());
+    for (const FlagShape& shape : kShapes) {
+      EXPECT_FALSE(args.error().remedy.contains(shape.name)) << args.error().remedy;
+    }
   }
 }
 

@@ -63,21 +63,24 @@ void append_line(std::string& page, std::string_view line, size_t at) {
   page.append(line).append("\n");
 }
 
-/// True if a sentence goes on from `line` to `next`: the source broke it.
+/// True if a sentence goes on from `line` to `next`, two lines as the source has them: it broke a paragraph there.
 bool goes_on(std::string_view line, std::string_view next) {
   return line.size() > kWidth / 2 && !line.starts_with(' ') && line.find_last_of(".:") != line.size() - 1 &&
          !next.empty() && next.front() >= 'a' && next.front() <= 'z';
 }
 
-/// Appends the lines of `text`; the first one begins at the column `at`, and so do the others.
+/// Appends the lines of `text`; the first one begins at the column `at`, and so do the others. Indented lines stay as
+/// they are: a list, a command to type.
 void append_text(std::string& page, std::string_view text, size_t at) {
   std::vector<std::string> lines;
+  std::string_view before;  // the source's line; lines.back() may be several of them
   for (const std::string_view line : split(text, '\n')) {
-    if (!lines.empty() && goes_on(lines.back(), line)) {
+    if (!lines.empty() && goes_on(before, line)) {
       lines.back().append(" ").append(line);
     } else {
       lines.emplace_back(line);
     }
+    before = line;
   }
   for (size_t i = 0; i < lines.size(); ++i) {
     page.append(i == 0 ? 0 : at, ' ');
@@ -166,9 +169,11 @@ std::string subcommand_help(Subcommand& subcommand) {
     text += "\nArguments:\n" + flag_table(flags, true);
   }
   text += "\nFlags:\n" + flag_table(flags, false) + value_forms(flags);
-  if (!info.details.empty()) {
+  std::string_view details = info.details;
+  details.remove_suffix(details.size() - (details.find_last_not_of('\n') + 1));  // of a list, which ends its last line
+  if (!details.empty()) {
     text += "\n";
-    append_text(text, info.details, 0);
+    append_text(text, details, 0);
   }
   return text + fmt::format("\nExample:\n  {}\n", info.example);
 }

@@ -37,7 +37,7 @@ std::string outcome_text(const lab::DrawResult& result) {
 std::string setting_list() {
   std::string list;
   for (const lab::DrawSetting& setting : lab::draw_settings()) {
-    list += fmt::format("{:<12} {}\n", to_text(setting.kind), setting.name);
+    list += fmt::format("  {:<12} {}\n", to_text(setting.kind), setting.name);
   }
   return list;
 }

@@ -195,7 +195,7 @@ TEST_F(Protocol, AWrongCallOfAToolIsAnErrorOfTheProtocolOrOfTheTool) {
   EXPECT_EQ(code(ask("tools/call", R"({"name":"health","arguments":[]})")), -32602);
   const Json wrong = at(ask("tools/call", R"({"name":"ranks","arguments":{"rank":"2"}})"), "result");
   EXPECT_EQ(at(wrong, "isError"), Json(true));
-  EXPECT_THAT(*at(wrong, "content.0.text").text(), HasSubstr("rank: \"2\" is no integer"));
+  golden::expect_text(*at(wrong, "content.0.text").text());
   EXPECT_EQ(wrong.find("structuredContent"), nullptr);
   const Json failed = at(ask("tools/call", R"({"name":"findings"})"), "result");
   EXPECT_EQ(at(failed, "isError"), Json(true));

@@ -14,8 +14,6 @@
 namespace stalltrace::stacks {
 namespace {
 
-constexpr std::string_view kCalledBy = ", called by ";
-
 std::string state_words(char state) {
   switch (state) {
     case 'R':
@@ -104,15 +102,31 @@ std::string describe_activity(const ThreadStack& thread) {
   return info ? activity_in(*thread.blocked, *info) : describe_wait_briefly(thread);
 }
 
-std::string describe_native_call(const ThreadStack& thread) {
-  if (!thread.native || thread.native->frames.empty()) {
-    return {};
+std::optional<NativeCall> native_call_of(const ThreadStack& thread) {
+  if (!thread.native) {
+    return std::nullopt;
   }
-  const std::vector<PythonFrame>& frames = thread.native->frames;
-  const std::string text = native_location_text(frames);
-  // The call of the C library is known by what the thread waits for.
-  const size_t caller = is_system_code(frames.front().file) ? text.find(kCalledBy) : std::string::npos;
-  return caller == std::string::npos || !is_installed(*location_in(frames).own) ? text : text.substr(caller + 2);
+  const std::optional<NativeLocation> location = native_location_in(thread.native->frames);
+  if (!location) {
+    return std::nullopt;
+  }
+  NativeCall call{.caller = brief_text(*location->caller), .called = {}, .only_waits = false};
+  if (location->called != nullptr) {
+    call.called = printable(location->called->function);
+    call.only_waits = is_system_code(location->called->file) && is_installed(*location->caller);
+  }
+  return call;
+}
+
+std::string to_text(const NativeCall& call) {
+  return call.called.empty() ? call.caller
+         : call.only_waits   ? fmt::format("called by {}", call.caller)
+                             : fmt::format("{}, called by {}", call.called, call.caller);
+}
+
+std::string describe_native_call(const ThreadStack& thread) {
+  const std::optional<NativeCall> call = native_call_of(thread);
+  return call ? to_text(*call) : "";
 }
 
 std::string describe_descriptor(const Descriptor& descriptor) {

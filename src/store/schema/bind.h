@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "store/schema/columns.h"
-#include "store/schema/short_text.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
@@ -99,8 +98,9 @@ class StatementColumns {
 
 /// Reads one field after the other from `columns`. NULL reads as zero, empty or none. A text outside of its enumeration
 /// (from another program, or from a version that forgot to raise the schema version) reads as the value that proves
-/// least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a wait as
-/// an interruptible sleep; a step's wait and a rank's source as unknown; a library as NCCL.
+/// least: an operation as a group, which moves no data; a completion as unobserved; a TCP event as a close; a packet
+/// event as reordered; a wait as an interruptible sleep; a step's wait and a rank's source as unknown; a library as
+/// NCCL; a kernel's message as another; a line of a log as a warning. Each parse() below is one of these.
 template <typename Columns>
 class Extractor {
  public:
@@ -123,7 +123,7 @@ class Extractor {
   requires std::is_enum_v<T>
   void get(T& value) const {
     const std::string_view name = columns_.text();
-    if (!same_short_text(name, to_text(value))) {  // a reused row mostly has its predecessor's value already
+    if (name != to_text(value)) {  // a reused row mostly has its predecessor's value already
       value = parse(name, value);
     }
   }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "analysis/thresholds/clocks.h"
+
 namespace stalltrace::analysis {
 
 /// A line through the differences between two hosts' ends of the collectives that both took part in. Nothing proves
@@ -19,7 +21,7 @@ class CommonEnds {
     int64_t at_ns = 0;
     int64_t correction_ns = 0;
   };
-  static constexpr size_t kSlices = 64;
+  static constexpr size_t kSlices = kClockSlices;
 
   /// The first few of each slice are kept.
   void add(size_t slice, Difference difference);

@@ -18,10 +18,6 @@ constexpr int64_t kMostLeanNs = int64_t{1} << 52;
 /// Of sums of doubles; times are whole nanoseconds.
 constexpr double kRoundingNs = 0.01;
 constexpr int kHalvings = 40;
-/// Of the time that the job ran: one of its slices. Bounds that are farther apart than two have none between them.
-constexpr double kSliceShare = 1.0 / 64;
-/// Of the bounds of a side are no farther from its line than its scatter.
-constexpr double kScatterShare = 0.9;
 
 }  // namespace
 
@@ -288,7 +284,7 @@ std::optional<double> CorrectionFit::farthest_ns(double from_ns, double to_ns, i
     const double own = static_cast<double>(line_.correction_ns - base_ns_) + line_.rate * since_ns;
     farthest = std::max(farthest, std::abs(value - own));
   };
-  const double slice_ns = kSliceShare * (to_ns - from_ns);
+  const double slice_ns = (to_ns - from_ns) / static_cast<double>(kClockSlices);
   const auto reach_to_end = [&](const Limit& nearest, double end_ns) {
     if (const double gap_ns = std::abs(nearest.since_ns - end_ns); gap_ns > slice_ns) {
       reach_to(end_ns, nearest.limit + nearest.sign * most * gap_ns);

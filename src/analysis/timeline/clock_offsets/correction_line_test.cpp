@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "analysis/thresholds/clocks.h"
 #include "base/clock.h"
 
 namespace stalltrace::analysis {
@@ -17,7 +18,7 @@ namespace {
 
 constexpr int64_t kBegin = int64_t{1'800'000'000} * kNsPerSecond;
 constexpr int64_t kTruthAheadNs = 5 * kNsPerSecond;
-constexpr size_t kSlices = 64;
+constexpr size_t kSlices = kClockSlices;
 
 /// A minute of collectives, four a second, whose bounds are 100 us from the truth, and further by chance.
 struct Observed {
