@@ -13,9 +13,9 @@
 #include "fleet/gather.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
-#include "fleet/received_file.h"
 #include "serve/http/api.h"
 #include "serve/http/compressed_file.h"
+#include "serve/http/received_file.h"
 #include "serve/testing/job_file.h"
 #include "serve/testing/running_server.h"
 
@@ -25,6 +25,7 @@ namespace {
 using namespace analysis::small_job;
 using serve::HttpAnswer;
 using serve::HttpRequest;
+using serve::ReceivedFile;
 using serve::RunningServer;
 using serve::ServerOptions;
 using std::chrono::milliseconds;
