@@ -16,6 +16,7 @@
 #include "cli/command_start.h"
 #include "cli/config.h"
 #include "cli/evidence/push.h"
+#include "cli/fleet/client_flags.h"
 #include "cli/fleet/serving.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
@@ -92,8 +93,8 @@ class TraceSubcommand final : public Subcommand {
                              &options_.sysfs_root)),
         text_flag("--serve", "ADDR:PORT",
                   "answer questions about the recording over HTTP while it is written (docs/serve.md)", &serve_),
-        text_flag("--push", "DIR", "copy the recording into this folder when the trace ends (`stalltrace push`)",
-                  &push_),
+        text_flag("--push", "DIR|URL",
+                  "copy the recording to this folder or server when the trace ends (`stalltrace push`)", &push_),
         privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
@@ -101,6 +102,7 @@ class TraceSubcommand final : public Subcommand {
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
     std::ranges::move(serving_.flags(), std::back_inserter(all));
+    std::ranges::move(client_.certificate_flags(), std::back_inserter(all));
     return all;
   }
 
@@ -108,6 +110,7 @@ class TraceSubcommand final : public Subcommand {
     if (serve_.empty() && serving_.allows_preflight()) {
       return fail("--allow-preflight is for the server of --serve", "give --serve ADDR:PORT too", ErrorKind::kUsage);
     }
+    ST_TRY(prepare_push());
     if (!command_.empty()) {
       return run_command(console);
     }
@@ -117,6 +120,24 @@ class TraceSubcommand final : public Subcommand {
   }
 
  private:
+  /// What is wrong with the command line is reported at once, not after the trace.
+  Status prepare_push() {
+    if (!push_.empty()) {
+      ST_ASSIGN(push_target_, PushTarget::parse(push_));
+    }
+    if (!push_target_.server) {
+      return client_.given() ? Status(fail("--tls-fingerprint and --tls-ca are for the server of --push",
+                                           "give --push https://HOST:PORT too", ErrorKind::kUsage))
+                             : Status();
+    }
+    Status usable = check_client(push_client());
+    return usable ? std::move(usable) : Status(with_context("--push", std::move(usable.error())));
+  }
+
+  [[nodiscard]] LoadClient push_client() const {
+    return [this] { return client_.load(serving_.token_file()); };
+  }
+
   /// The command is this process's, the trace a child's.
   Result<int> run_command(Console& console) {
     launch::Job job(static_cast<int>(ready_fd_));  // first: it records the state at our start
@@ -222,7 +243,7 @@ class TraceSubcommand final : public Subcommand {
     if (push_.empty()) {
       return;
     }
-    const Result<std::string> line = push_in_child(out_, push_, privacy_.readers(), kPushTimeoutNs);
+    const Result<std::string> line = push_in_child(out_, push_target_, push_client(), privacy_.readers(), kPushTimeoutNs);
     if (line) {
       console.note(*line);
     } else {
@@ -412,6 +433,8 @@ class TraceSubcommand final : public Subcommand {
   Waits waits_;
   std::string serve_;
   std::string push_;
+  PushTarget push_target_;
+  ClientFlags client_;
   Serving serving_;
   std::vector<std::string> command_;
 };

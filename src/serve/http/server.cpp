@@ -360,8 +360,10 @@ class BeastServer final : public HttpServer {
         if (!parser.is_done() && !received.empty()) {
           continue;
         }
-        if (!parser.is_done() && asks_to_go_on(parser.get()) && co_await channel.write(kGoOn)) {
-          co_return std::nullopt;
+        if (!parser.is_done() && asks_to_go_on(parser.get())) {
+          if (co_await channel.write(kGoOn)) {
+            co_return std::nullopt;
+          }
         }
       }
       if (error && error != http::error::need_more) {
@@ -398,7 +400,6 @@ class BeastServer final : public HttpServer {
     const auto& header = parser.get();
     HttpRequest request{.method = std::string(header.method_string()),
                         .headers = kept_headers(header),
-                        .body = {},
                         .listener = listener};
     if (Status read = read_target({header.target().data(), header.target().size()}, request); !read) {
       co_return answer_of_error(read.error());
@@ -443,7 +444,8 @@ class BeastServer final : public HttpServer {
       received.erase(0, wanted);
       left -= wanted;
       std::function<std::optional<HttpAnswer>()> add = [&] { return body.add(piece); };
-      if (auto refused = co_await by_worker(std::move(add), std::optional<HttpAnswer>(no_memory))) {
+      std::optional<HttpAnswer> refused = co_await by_worker(std::move(add), std::optional<HttpAnswer>(no_memory));
+      if (refused) {
         co_return refused;
       }
     }

@@ -40,7 +40,7 @@ struct ServerOptions {
   size_t most_body_bytes = 256 << 10;
   std::chrono::milliseconds request_limit{10'000};  // from the connection, or the last answer, to a complete request
   std::chrono::milliseconds answer_limit{60'000};   // to send an answer, or one piece of it
-  Uploads uploads;
+  Uploads uploads = {};
 };
 
 class HttpServer {
