@@ -93,7 +93,7 @@ class TraceSubcommand final : public Subcommand {
                              &options_.sysfs_root)),
         text_flag("--serve", "ADDR:PORT",
                   "answer questions about the recording over HTTP while it is written (docs/serve.md)", &serve_),
-        text_flag("--push", "DIR|URL",
+        text_flag("--push", "TARGET",
                   "copy the recording to this folder or server when the trace ends (`stalltrace push`)", &push_),
         privacy_.group_flag(),
         privacy_.readers_flag(),

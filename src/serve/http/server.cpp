@@ -47,7 +47,7 @@ using Header = http::request_header<>;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAfterAcceptError{100};
 constexpr std::chrono::milliseconds kWatchInterval{50};
-constexpr size_t kPieceBytes = 256 << 10;  // of a body that is not kept
+constexpr size_t kUploadPieceBytes = 256 << 10;  // of a body that is not kept
 
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -430,7 +430,7 @@ class BeastServer final : public HttpServer {
     const auto end = std::chrono::steady_clock::now() + options_.uploads.limit;
     for (uint64_t left = parser.content_length().value_or(0); left > 0;) {
       channel.expires_after(options_.uploads.piece_limit);
-      const size_t wanted = std::min<uint64_t>(left, kPieceBytes);
+      const size_t wanted = std::min<uint64_t>(left, kUploadPieceBytes);
       while (received.size() < wanted) {
         if (co_await channel.read(received)) {
           co_return std::nullopt;
