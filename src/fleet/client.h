@@ -54,8 +54,8 @@ enum class Stage : uint8_t { kConnecting, kSecuring, kAsking, kBusy };
 /// How far a conversation got, for callers that look at why one failed.
 struct Progress {
   Stage stage = Stage::kConnecting;
-  int connect_error = 0;  // errno, of the last address that was tried; 0: no attempt has failed
-  int status = 0;         // HTTP's, of the last complete answer; 0: none came
+  int connect_error = 0;   // errno, of the last address that was tried; 0: no attempt has failed
+  int status = 0;          // HTTP's, of the last complete answer; 0: none came
   bool untrusted = false;  // its certificate is none that is taken
 };
 

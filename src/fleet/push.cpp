@@ -53,7 +53,8 @@ std::expected<TakenIn, PushFailure> hold(Question question, NodeAddress node, Cl
   const int64_t begin_ns = monotonic_now_ns();
   std::vector<NodeAddress> nodes{std::move(node)};
   resolve(nodes, options.limit / 2);
-  options.limit -= std::chrono::floor<std::chrono::milliseconds>(std::chrono::nanoseconds(monotonic_now_ns() - begin_ns));
+  options.limit -=
+      std::chrono::floor<std::chrono::milliseconds>(std::chrono::nanoseconds(monotonic_now_ns() - begin_ns));
   Push push(std::move(question));
   Conversation* conversation = &push;
   Status ended = std::move(converse(nodes, {&conversation, 1}, options).front());
@@ -68,9 +69,9 @@ std::expected<TakenIn, PushFailure> hold(Question question, NodeAddress node, Cl
   const serve::Json* name = json ? json->find("name") : nullptr;
   const serve::Json* was_there = json ? json->find("was_there") : nullptr;
   if (name == nullptr || name->text() == nullptr) {
-    return std::unexpected(PushFailure{
-        .error = {.what = "its answer is not that of a server that takes something in",
-                  .remedy = "is it 'stalltrace serve --accept' that listens there, of the same version?"}});
+    return std::unexpected(
+        PushFailure{.error = {.what = "its answer is not that of a server that takes something in",
+                              .remedy = "is it 'stalltrace serve --accept' that listens there, of the same version?"}});
   }
   return TakenIn{.name = printable(name->text()->substr(0, 256)),
                  .was_there = was_there != nullptr && was_there->boolean() != nullptr && *was_there->boolean()};

@@ -19,8 +19,8 @@ namespace stalltrace::serve {
 
 /// The headers that answers depend on, in lower case. One that comes several times is one list (RFC 9110, 5.3). Host,
 /// Origin and the token are judged by the server, before there is a request.
-inline constexpr std::array<std::string_view, 6> kKeptHeaders{
-    "accept", "content-type", "mcp-method", "mcp-name", "mcp-protocol-version", "stalltrace-bytes"};
+inline constexpr std::array<std::string_view, 6> kKeptHeaders{"accept",   "content-type",         "mcp-method",
+                                                              "mcp-name", "mcp-protocol-version", "stalltrace-bytes"};
 
 struct HttpRequest {
   std::string method;                          // "GET"
@@ -42,8 +42,8 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers;
 };
 
-/// Takes a body that is too large to be kept in memory. One call at a time, by any thread. If it is gone before finish(),
-/// the client has left, and nothing of the body is kept.
+/// Takes a body that is too large to be kept in memory. One call at a time, by any thread. If it is gone before
+/// finish(), the client has left, and nothing of the body is kept.
 class BodySink {
  public:
   virtual ~BodySink() = default;

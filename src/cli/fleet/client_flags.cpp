@@ -17,8 +17,9 @@ Flag ClientFlags::token_flag() {
 }
 
 std::vector<Flag> ClientFlags::certificate_flags() {
-  return {texts_flag("--tls-fingerprint", "SHA256", "take servers with this certificate", &fingerprints_),
-          text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
+  return {
+      texts_flag("--tls-fingerprint", "SHA256", "take servers with this certificate", &fingerprints_),
+      text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
 }
 
 Result<fleet::ClientOptions> ClientFlags::load(const std::string& token_file) const {

@@ -38,8 +38,7 @@ std::vector<Flag> NodeFlags::flags() {
                 "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm, config",
                 &nodes_),
       duration_flag("--node-timeout", "how long a node may take", &limit_ns_),
-      switch_flag("--require-all", "fail unless every node answers", &require_all_),
-      client_.token_flag()};
+      switch_flag("--require-all", "fail unless every node answers", &require_all_), client_.token_flag()};
   std::ranges::move(client_.certificate_flags(), std::back_inserter(all));
   return all;
 }

@@ -28,8 +28,8 @@ class Serving {
   [[nodiscard]] std::vector<Flag> accept_flags();
 
   /// Reads the token and the certificate, and binds the socket: with the rights that this process still has. Errors
-  /// (kUsage): beyond loopback or with --allow-preflight or --accept without a token, half of a certificate. To be called before
-  /// the first thread is started.
+  /// (kUsage): beyond loopback or with --allow-preflight or --accept without a token, half of a certificate. To be
+  /// called before the first thread is started.
   [[nodiscard]] Status prepare(const std::string& listen);
 
   /// Gives up all rights that reading `files` and answering do not need, then serves them: until SIGINT, SIGTERM or

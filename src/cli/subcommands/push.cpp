@@ -28,10 +28,10 @@ class PushSubcommand final : public Subcommand {
                 "`trace --push` does the same when a trace ends."};
   }
   std::vector<Flag> flags() override {
-    std::vector<Flag> all{
-        arguments("FILE", "recordings", &files_),
-        required(text_flag("--to", "TARGET", "the folder, which must be there, or the server", &to_)),
-        duration_flag("--timeout", "how long it may be tried, for each recording", &timeout_ns_), client_.token_flag()};
+    std::vector<Flag> all{arguments("FILE", "recordings", &files_),
+                          required(text_flag("--to", "TARGET", "the folder, which must be there, or the server", &to_)),
+                          duration_flag("--timeout", "how long it may be tried, for each recording", &timeout_ns_),
+                          client_.token_flag()};
     std::ranges::move(client_.certificate_flags(), std::back_inserter(all));
     all.push_back(privacy_.group_flag());
     all.push_back(privacy_.readers_flag());

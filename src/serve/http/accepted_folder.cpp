@@ -142,8 +142,8 @@ int64_t AcceptedFolder::used_bytes() const {
   int64_t bytes = 0;
   for_each_name(folder_.descriptor(), [&](const std::string& name) {
     struct stat status {};
-    if (!name.starts_with('.') &&
-        ::fstatat(folder_.descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status.st_mode)) {
+    if (!name.starts_with('.') && ::fstatat(folder_.descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        S_ISREG(status.st_mode)) {
       bytes += status.st_size;
     }
   });
@@ -216,9 +216,8 @@ HttpAnswer AcceptedFolder::add_findings(std::string_view lines) {
 
 Status AcceptedFolder::append(const std::string& name, const std::string& lines) {
   const std::lock_guard lock(mutex_);
-  const UniqueFd file(
-      ::openat(folder_.descriptor(), name.c_str(), O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-               0600));
+  const UniqueFd file(::openat(folder_.descriptor(), name.c_str(),
+                               O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) {
     return fail_errno(name, errno);

@@ -398,9 +398,8 @@ class BeastServer final : public HttpServer {
     }
     const Counted counted(uploads_);
     const auto& header = parser.get();
-    HttpRequest request{.method = std::string(header.method_string()),
-                        .headers = kept_headers(header),
-                        .listener = listener};
+    HttpRequest request{
+        .method = std::string(header.method_string()), .headers = kept_headers(header), .listener = listener};
     if (Status read = read_target({header.target().data(), header.target().size()}, request); !read) {
       co_return answer_of_error(read.error());
     }

@@ -23,11 +23,11 @@ namespace stalltrace::serve {
 
 /// Requests whose body is taken piece by piece, as it is too large to be kept in memory.
 struct Uploads {
-  std::string path = {};                                  // of these requests; empty: there are none
-  std::function<Upload(const HttpRequest&)> begin = {};   // gets the request without its body; on a worker
-  size_t most_at_once = 8;                                // further ones are answered with 503
-  std::chrono::milliseconds piece_limit{60'000};          // for 256 KiB to arrive
-  std::chrono::milliseconds limit{60 * 60'000};           // for the whole body
+  std::string path = {};                                 // of these requests; empty: there are none
+  std::function<Upload(const HttpRequest&)> begin = {};  // gets the request without its body; on a worker
+  size_t most_at_once = 8;                               // further ones are answered with 503
+  std::chrono::milliseconds piece_limit{60'000};         // for 256 KiB to arrive
+  std::chrono::milliseconds limit{60 * 60'000};          // for the whole body
 };
 
 struct ServerOptions {
