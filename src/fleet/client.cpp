@@ -235,7 +235,7 @@ class Client {
       }
       left -= static_cast<int64_t>(piece->size());
       if (piece->empty() || left < 0) {
-        co_return fail("what is to be sent changes meanwhile", "try again");
+        co_return fail("what is to be sent has changed", "try again");
       }
       if (co_await channel.write(*piece)) {
         sent = fail("it closed the connection", "try again");

@@ -27,9 +27,9 @@ struct HandedOver {
 /// no room.
 Result<HandedOver> hand_over(const std::string& path, const std::string& folder, Readers readers = Readers::kOwner);
 
-/// The same for a recording that was received into `file`, which is in `folder`, is complete, and has a random name
-/// meanwhile: it is checked, and gets its name. Errors: it is no recording (ErrorKind::kCorrupt), or as above. Without
-/// a name, or where a copy is there, it is removed with `file`.
+/// The same for a recording that was received into `file`, which is in `folder`, is complete, and has a random
+/// name until then: it is checked, and gets its own. Errors: it is no recording (ErrorKind::kCorrupt), or as above.
+/// Without a name, or where a copy is there, it is removed with `file`.
 Result<HandedOver> take_over(NewFile& file, const std::string& folder);
 
 }  // namespace stalltrace::store

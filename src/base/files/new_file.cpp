@@ -78,13 +78,13 @@ Status store_and_close(UniqueFd file, const std::string& path) {
   return close_stored(std::move(file), path);
 }
 
-Result<NewFile> NewFile::create(const std::string& path, mode_t mode, Meanwhile meanwhile) {
+Result<NewFile> NewFile::create(const std::string& path, mode_t mode, UntilPublished until_published) {
   std::string parent = fs::path(path).parent_path().string();
   UniqueFd folder(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {
     return fail_errno("create " + path, errno);
   }
-  const bool named = meanwhile == Meanwhile::kRandomName;
+  const bool named = until_published == UntilPublished::kRandomName;
   UniqueFd file(named ? -1 : ::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   std::string temporary;
   if (!file && (named || errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {

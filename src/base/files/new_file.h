@@ -17,18 +17,19 @@ namespace stalltrace {
 enum class IfThere { kFail, kReplace };
 
 /// What a file has until it is published: no name where that can be, or a random one, by which it can be opened.
-enum class Meanwhile { kNoName, kRandomName };
+enum class UntilPublished { kNoName, kRandomName };
 
 class NewFile {
  public:
   /// `path` is its final name. The folder is opened once, here.
-  static Result<NewFile> create(const std::string& path, mode_t mode, Meanwhile meanwhile = Meanwhile::kNoName);
+  static Result<NewFile> create(const std::string& path, mode_t mode,
+                                UntilPublished until_published = UntilPublished::kNoName);
   NewFile(NewFile&& other) noexcept = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
 
   [[nodiscard]] int descriptor() const { return file_.get(); }
-  /// With Meanwhile::kRandomName, until it is published: a path that leads to it.
+  /// With UntilPublished::kRandomName, until it is published: a path that leads to it.
   [[nodiscard]] std::string temporary_path() const;
   /// Appends to the file.
   Status append(std::string_view bytes);

@@ -54,7 +54,7 @@ TEST(FindingPush, NothingThatIsThereIsChanged) {
   EXPECT_EQ(store::bytes_of(folder / "node7-3.findings.jsonl"), "{\"number\":1}\n");
 }
 
-TEST(FindingPush, WhatCanNotBeHandedOverIsCountedAndSaidOnce) {
+TEST(FindingPush, WhatCanNotBeHandedOverIsCountedAndReportedOnce) {
   FindingPush push = must(FindingPush::start({.shown = "https://a:1", .server = fleet::NodeAddress{.host = "a"}},
                                              kNoClient, Readers::kOwner));
   std::optional<Error> problem;

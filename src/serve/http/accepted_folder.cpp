@@ -134,7 +134,7 @@ Result<std::unique_ptr<AcceptedFolder>> AcceptedFolder::open(const std::string& 
   ST_ASSIGN(OwnFolder folder, OwnFolder::claim(path, Readers::kOwner));
   std::unique_ptr<AcceptedFolder> accepted(new AcceptedFolder(std::move(folder), limits));
   // Shows that files can be made, and removes what a killed server has left.
-  ST_TRY(NewFile::create(accepted->path() + "/recording", 0600, Meanwhile::kRandomName));
+  ST_TRY(NewFile::create(accepted->path() + "/recording", 0600, UntilPublished::kRandomName));
   return accepted;
 }
 
@@ -187,7 +187,7 @@ Upload AcceptedFolder::begin_recording(const HttpRequest& request) {
   if (auto full = reserve(*bytes)) {
     return {.body = nullptr, .refusal = *std::move(full)};
   }
-  auto file = NewFile::create(path() + "/recording", 0600, Meanwhile::kRandomName);
+  auto file = NewFile::create(path() + "/recording", 0600, UntilPublished::kRandomName);
   UniqueFd copy(file ? ::fcntl(file->descriptor(), F_DUPFD_CLOEXEC, 0) : -1);
   if (!copy) {
     const Error error = file ? fail_errno("open it again", errno).error() : file.error();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The folder of a server that takes in what agents hand over (serve --accept): recordings, and the findings of live
-// analyses. Whoever has the token may send anything: all is bounded, a recording is checked like any that is read, and
-// appears complete or not at all, and names of files are made here, none comes from a request.
+// analyses. A client with the token may send anything: all is bounded, a recording is checked like any that is read,
+// and appears complete or not at all, and names of files are made here, none comes from a request.
 #pragma once
 
 #include <cstdint>
