@@ -13,9 +13,9 @@
 #include "fleet/gather.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
+#include "serve/accept/received_file.h"
 #include "serve/http/api.h"
 #include "serve/http/compressed_file.h"
-#include "serve/http/received_file.h"
 #include "serve/testing/job_file.h"
 #include "serve/testing/running_server.h"
 

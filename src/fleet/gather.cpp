@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "fleet/node_info.h"
-#include "serve/http/received_file.h"
+#include "serve/accept/received_file.h"
 #include "serve/http_message.h"
 #include "store/recording_state.h"
 

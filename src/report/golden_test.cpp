@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "report/inspection.h"
-#include "report/live_json.h"
 #include "report/live_text.h"
 #include "report/report_json.h"
 #include "report/report_text.h"

@@ -20,7 +20,8 @@ class FindingPush {
   /// Forks: to be called before the first thread is started. `readers`: of the file in a folder.
   static Result<FindingPush> start(const PushTarget& target, const LoadClient& load, Readers readers);
 
-  /// `line`: one of report/live_json.h; `name`: of the agent's recording (store/hand_over.h), without its end. At once.
+  /// `line`: one of report/report_json.h (live_finding_to_json); `name`: of the agent's recording (store/hand_over.h),
+  /// without its end. At once.
   void send(const std::string& name, const std::string& line);
   /// Why a finding could not be handed over, once when that begins. It is tried again, where that may help.
   std::optional<Error> problem();

@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "cli/fleet/preflight_helper.h"
 #include "cli/framework/flag.h"
-#include "serve/http/accepted_folder.h"
+#include "serve/accept/accepted_folder.h"
 #include "serve/http/listener.h"
 #include "serve/http/server.h"
 

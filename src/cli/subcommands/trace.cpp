@@ -29,8 +29,8 @@
 #include "launch/job.h"
 #include "launch/supervision/supervisor.h"
 #include "launch/supervision/worker.h"
-#include "report/live_json.h"
 #include "report/live_text.h"
+#include "report/report_json.h"
 #include "store/hand_over.h"
 #include "store/write/writer.h"
 

@@ -14,8 +14,8 @@
 #include <string_view>
 
 #include "model/finding.h"
+#include "serve/accept/accepted_folder.h"
 #include "serve/host_clock.h"
-#include "serve/http/accepted_folder.h"
 #include "serve/http/preflight_request.h"
 #include "serve/http/row_lines.h"
 #include "serve/http_message.h"

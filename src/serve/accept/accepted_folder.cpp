@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/accepted_folder.h"
+#include "serve/accept/accepted_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 #include "base/io/write_all.h"
 #include "base/read_at.h"
 #include "base/text.h"
-#include "serve/http/received_file.h"
+#include "serve/accept/received_file.h"
 #include "serve/json/json.h"
 #include "store/hand_over.h"
 #include "store/recording_state.h"

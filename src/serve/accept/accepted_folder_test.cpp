@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/accepted_folder.h"
+#include "serve/accept/accepted_folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/received_file.h"
+#include "serve/accept/received_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
