@@ -227,6 +227,9 @@ class Client {
   /// What was asked for, then the answer; the answer alone where it comes before the end, as of a full disk.
   awaitable<Status> send_upload(Channel& channel, std::string& received, const Question& question, Reply& reply,
                                 bool& busy) {
+    const int64_t sent_ns = reply.sent_ns;
+    reply = Reply{};
+    reply.sent_ns = sent_ns;
     Status sent;
     for (int64_t left = question.upload_bytes; sent && left > 0;) {
       const Result<std::string> piece = question.upload();
@@ -241,9 +244,6 @@ class Client {
         sent = fail("it closed the connection", "try again");
       }
     }
-    const int64_t sent_ns = reply.sent_ns;
-    reply = Reply{};
-    reply.sent_ns = sent_ns;
     Status got = co_await receive(channel, received, question, reply, busy);
     if (reply.status == kGoOn) {
       co_return fail("what it sends is not an answer", "is it 'stalltrace serve' that listens there?");

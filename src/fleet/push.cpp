@@ -43,10 +43,10 @@ class Push final : public Conversation {
   Question question_;
 };
 
-bool may_pass(const Progress& progress, const Error& error) {
+bool may_pass(const Progress& progress) {
   const bool answered = progress.status != 0;
   const bool later = progress.status >= 500 || progress.status == 408;
-  return !progress.untrusted && (answered ? later : error.kind != ErrorKind::kCorrupt);
+  return !progress.untrusted && (!answered || later);
 }
 
 std::expected<TakenIn, PushFailure> hold(Question question, NodeAddress node, ClientOptions options) {
@@ -63,7 +63,7 @@ std::expected<TakenIn, PushFailure> hold(Question question, NodeAddress node, Cl
     if (error.kind == ErrorKind::kInterrupted) {
       error.remedy = "allow more with --timeout";
     }
-    return std::unexpected(PushFailure{.error = error, .may_pass = may_pass(push.progress, error)});
+    return std::unexpected(PushFailure{.error = error, .may_pass = may_pass(push.progress)});
   }
   const auto json = serve::parse_json(push.answer, {.depth = 2, .values = 8, .members = 8});
   const serve::Json* name = json ? json->find("name") : nullptr;

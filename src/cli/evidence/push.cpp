@@ -37,6 +37,9 @@ struct Pushed {
 /// One try within that time.
 using Try = std::function<std::expected<Pushed, fleet::PushFailure>(int64_t left_ns)>;
 
+/// From half of it to all: many nodes that end at the same time try again at different ones.
+int64_t some_of(int64_t pause_ns) { return pause_ns / 2 + monotonic_now_ns() % (pause_ns / 2); }
+
 std::expected<Pushed, fleet::PushFailure> try_until(const Try& once, int64_t deadline_ns, int stop) {
   for (int64_t pause_ns = kFirstPauseNs;; pause_ns = std::min(2 * pause_ns, kLongestPauseNs)) {
     auto pushed = once(std::max(deadline_ns - monotonic_now_ns(), kNsPerMs));
@@ -44,7 +47,7 @@ std::expected<Pushed, fleet::PushFailure> try_until(const Try& once, int64_t dea
       return pushed;
     }
     pollfd stopped{.fd = stop, .events = POLLIN, .revents = 0};
-    if (::poll(&stopped, 1, static_cast<int>(pause_ns / kNsPerMs)) > 0) {
+    if (::poll(&stopped, 1, static_cast<int>(some_of(pause_ns) / kNsPerMs)) > 0) {
       return pushed;
     }
   }

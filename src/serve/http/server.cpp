@@ -584,14 +584,14 @@ class BeastServer final : public HttpServer {
 
   Handler handler_;
   ServerOptions options_;
-  std::set<Watch*> watches_;  // outlives the coroutines, which are ended with io_
+  std::set<Watch*> watches_;  // these two outlive the coroutines, which are ended with io_
+  size_t uploads_ = 0;
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;
   Workers workers_{[this] { io_.stop(); }};
   size_t connections_ = 0;
   size_t waiting_ = 0;
-  size_t uploads_ = 0;
 };
 
 }  // namespace
