@@ -175,6 +175,19 @@ class Pushing(Case):
         self.assertNotEqual(missing.returncode, DONE)
         self.assertFalse((self.folder / "u.db").exists(), "what is wrong is reported before the trace")
 
+    def test_the_recording_of_a_run_is_sent_at_its_end(self):
+        self.need_root()
+        served = self.serve()
+        folder = self.folder / "r"
+        words = ("--push", f"http://{served.address}", "--token-file", self.token, "--", "sh", "-c", "exit 3")
+        result = run("run", "--out", folder, "--node", "node7", *words)
+        self.assertEqual(result.returncode, 3, result.stderr)
+        name, = self.names()
+        self.assertIn(name, result.stderr.splitlines()[-1])
+        rows = "SELECT name, started_ns FROM node"
+        self.assertEqual(recordings.rows(self.accepted / name, rows), recordings.rows(folder / "trace.db", rows))
+        self.refused(run("run", "--token-file", self.token, "--", "true"), USAGE, "--push")
+
     def expect_findings(self, folder, *push):
         """A stopped rank is in `folder` while the trace goes on, and its end once it is over."""
         tracer = Tracer(self, "--live", "--node", "node7", *push)

@@ -16,8 +16,7 @@
 #include "cli/command_start.h"
 #include "cli/config.h"
 #include "cli/evidence/finding_push.h"
-#include "cli/evidence/push.h"
-#include "cli/fleet/client_flags.h"
+#include "cli/fleet/push_flags.h"
 #include "cli/fleet/serving.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
@@ -96,11 +95,6 @@ class TraceSubcommand final : public Subcommand {
                              &options_.sysfs_root)),
         text_flag("--serve", "ADDR:PORT",
                   "answer questions about the recording over HTTP while it is written (docs/serve.md)", &serve_),
-        text_flag(
-            "--push", "TARGET",
-            "copy the recording to this folder or server when the trace ends (`stalltrace push`), and with --live "
-            "findings when they are made",
-            &push_),
         privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
@@ -108,7 +102,10 @@ class TraceSubcommand final : public Subcommand {
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
     std::ranges::move(serving_.flags(), std::back_inserter(all));
-    std::ranges::move(client_.certificate_flags(), std::back_inserter(all));
+    std::ranges::move(
+        push_.flags("copy the recording to this folder or server when the trace ends (`stalltrace push`), "
+                    "and with --live findings when they are made"),
+        std::back_inserter(all));
     return all;
   }
 
@@ -116,7 +113,7 @@ class TraceSubcommand final : public Subcommand {
     if (serve_.empty() && serving_.allows_preflight()) {
       return fail("--allow-preflight is for the server of --serve", "give --serve ADDR:PORT too", ErrorKind::kUsage);
     }
-    ST_TRY(prepare_push());
+    ST_TRY(push_.prepare(serving_.token_file()));
     if (!command_.empty()) {
       return run_command(console);
     }
@@ -126,24 +123,6 @@ class TraceSubcommand final : public Subcommand {
   }
 
  private:
-  /// What is wrong with the command line is reported at once, not after the trace.
-  Status prepare_push() {
-    if (!push_.empty()) {
-      ST_ASSIGN(push_target_, PushTarget::parse(push_));
-    }
-    if (!push_target_.server) {
-      return client_.given() ? Status(fail("--tls-fingerprint and --tls-ca are for the server of --push",
-                                           "give --push https://HOST:PORT too", ErrorKind::kUsage))
-                             : Status();
-    }
-    Status usable = check_client(push_client());
-    return usable ? std::move(usable) : Status(with_context("--push", std::move(usable.error())));
-  }
-
-  [[nodiscard]] LoadClient push_client() const {
-    return [this] { return client_.load(serving_.token_file()); };
-  }
-
   /// The command is this process's, the trace a child's.
   Result<int> run_command(Console& console) {
     launch::Job job(static_cast<int>(ready_fd_));  // first: it records the state at our start
@@ -182,8 +161,8 @@ class TraceSubcommand final : public Subcommand {
       server.emplace(std::move(started));
     }
     std::optional<FindingPush> findings;
-    if (live_ && !push_.empty()) {
-      ST_ASSIGN(FindingPush started, FindingPush::start(push_target_, push_client(), privacy_.readers()));
+    if (live_ && push_.given()) {
+      ST_ASSIGN(FindingPush started, FindingPush::start(push_.target(), push_.client(), privacy_.readers()));
       findings.emplace(std::move(started));
     }
     ST_ASSIGN(const auto writer,
@@ -237,7 +216,7 @@ class TraceSubcommand final : public Subcommand {
       server->kill();  // what it has open would keep the recording from being finished
     }
     const Status closed = writer->close();
-    if (job != nullptr && closed && !push_.empty()) {
+    if (job != nullptr && closed && push_.given()) {
       job->stored();  // what is left may take longer than that may
     }
     if (findings) {
@@ -252,22 +231,8 @@ class TraceSubcommand final : public Subcommand {
     }
     ST_TRY(closed);
     ST_TRY(traced);
-    push(console);
+    push_.push(out_, privacy_.readers(), console);
     return kExitDone;
-  }
-
-  /// What fails here costs the trace nothing: the recording is where it was made.
-  void push(Console& console) const {
-    if (push_.empty()) {
-      return;
-    }
-    const Result<std::string> line =
-        push_in_child(out_, push_target_, push_client(), privacy_.readers(), kPushTimeoutNs);
-    if (line) {
-      console.note(*line);
-    } else {
-      console.error(line.error());
-    }
   }
 
   /// In the server. SQLite's locks on the recording are in a file that it has to be able to write, and that is there
@@ -418,7 +383,7 @@ class TraceSubcommand final : public Subcommand {
   void end_findings(Console& console, FindingPush& findings) const {
     if (const uint64_t left = findings.finish(); left > 0) {
       console.note(fmt::format("{} of findings not handed over to {}; the recording has the findings",
-                               count_of(static_cast<int64_t>(left), "change"), push_));
+                               count_of(static_cast<int64_t>(left), "change"), push_.shown()));
     }
   }
 
@@ -482,9 +447,7 @@ class TraceSubcommand final : public Subcommand {
   Privacy privacy_;
   Waits waits_;
   std::string serve_;
-  std::string push_;
-  PushTarget push_target_;
-  ClientFlags client_;
+  PushFlags push_;
   Serving serving_;
   std::vector<std::string> command_;
 };
