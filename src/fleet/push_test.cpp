@@ -3,11 +3,15 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/socket.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "serve/http/api.h"
 #include "serve/testing/nothing.h"
@@ -109,6 +113,19 @@ TEST_F(PushedRecording, ForWhichThereIsNoRoomMayBeTakenLater) {
 
 TEST_F(PushedRecording, WhereNothingListensMayBeTakenLater) {
   const auto taken = push_recording(file_.get(), loopback(1), client());
+  ASSERT_FALSE(taken.has_value());
+  EXPECT_TRUE(taken.error().may_pass);
+}
+
+TEST_F(PushedRecording, ToAServerThatClosesTheConnectionMayBeTakenLater) {
+  const auto listener = must(serve::listen_at({.address = "127.0.0.1", .loopback = true}));
+  const std::jthread closing([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      const UniqueFd connection(::accept4(listener.socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  const auto taken = push_recording(file_.get(), loopback(listener.port), client());
   ASSERT_FALSE(taken.has_value());
   EXPECT_TRUE(taken.error().may_pass);
 }

@@ -38,6 +38,7 @@ constexpr int64_t kShortestWaitNs = kNsPerSecond / 4;
 constexpr int64_t kLongestWaitNs = 30 * kNsPerSecond;
 constexpr int kMostFiles = 100;  // of one name
 constexpr size_t kMostOfAnError = 4000;
+constexpr size_t kMostOfAMessage = 60U << 10;  // a channel's is 64 KiB
 
 struct Line {
   std::string name;  // of the agent's recording
@@ -235,7 +236,10 @@ Result<FindingPush> FindingPush::start(const PushTarget& target, const LoadClien
 
 void FindingPush::send(const std::string& name, const std::string& line) {
   ++made_;
-  worker_.channel().send(launch::MessageKind::kAlive, name + "\n" + line);
+  const std::string message = name + "\n" + line;
+  if (message.size() <= kMostOfAMessage) {
+    worker_.channel().send(launch::MessageKind::kAlive, message);
+  }
 }
 
 std::optional<Error> FindingPush::problem() {
