@@ -41,6 +41,7 @@ constexpr size_t kMostErrorBytes = 64 << 10;
 constexpr size_t kMostUnread = 64 << 10;  // what the parser leaves: a header, or a part of one
 constexpr size_t kReservedFiles = 64;
 constexpr std::chrono::milliseconds kWhileBusy{100};
+constexpr int kGoOn = 100;  // HTTP's status
 constexpr std::chrono::seconds kAfterLeader{2};
 
 /// What a server says of a failure: {"error": ..., "remedy": ...}.
@@ -163,6 +164,7 @@ class Client {
                      "is it 'stalltrace serve' with TLS, and its certificate one that you trust?");
     }
     if (Status trusted = tls ? judge(channel->peer_certificate()) : Status(); !trusted) {
+      progress.untrusted = true;
       co_return trusted;
     }
     progress.stage = Stage::kAsking;
@@ -203,6 +205,9 @@ class Client {
         }
         busy = false;
         Status got = co_await receive(channel, received, **question, *last, busy);
+        if (got && last->status == kGoOn) {
+          got = co_await send_upload(channel, received, **question, *last, busy);
+        }
         conversation.progress.status = last->status;
         if (!got && !busy) {
           if (!(*question)->may_be_refused || got.error().kind != ErrorKind::kUsage) {
@@ -219,6 +224,33 @@ class Client {
     }
   }
 
+  /// What was asked for, then the answer; the answer alone where it comes before the end, as of a full disk.
+  awaitable<Status> send_upload(Channel& channel, std::string& received, const Question& question, Reply& reply,
+                                bool& busy) {
+    const int64_t sent_ns = reply.sent_ns;
+    reply = Reply{};
+    reply.sent_ns = sent_ns;
+    Status sent;
+    for (int64_t left = question.upload_bytes; sent && left > 0;) {
+      const Result<std::string> piece = question.upload();
+      if (!piece) {
+        co_return std::unexpected(piece.error());
+      }
+      left -= static_cast<int64_t>(piece->size());
+      if (piece->empty() || left < 0) {
+        co_return fail("what is to be sent has changed", "try again");
+      }
+      if (co_await channel.write(*piece)) {
+        sent = fail("it closed the connection", "try again");
+      }
+    }
+    Status got = co_await receive(channel, received, question, reply, busy);
+    if (reply.status == kGoOn) {
+      co_return fail("what it sends is not an answer", "is it 'stalltrace serve' that listens there?");
+    }
+    co_return !sent && reply.status == 0 ? sent : got;
+  }
+
   [[nodiscard]] std::string text_of(const Question& question, const NodeAddress& node, bool secured) const {
     std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: stalltrace/{}\r\nAccept: */*\r\n",
                                    question.method, question.target, host_of(node), program_version());
@@ -227,7 +259,13 @@ class Client {
     if (!token.empty()) {
       text += fmt::format("Authorization: Bearer {}\r\n", token);
     }
-    if (question.method == "POST") {
+    for (const auto& [name, value] : question.headers) {
+      text += fmt::format("{}: {}\r\n", name, value);
+    }
+    if (question.upload) {
+      text += fmt::format("Content-Type: application/zstd\r\nContent-Length: {}\r\nExpect: 100-continue\r\n",
+                          question.upload_bytes);
+    } else if (question.method == "POST") {
       text += fmt::format("Content-Type: text/plain\r\nContent-Length: {}\r\n", question.body.size());
     }
     return text + "\r\n" + question.body;
@@ -293,6 +331,9 @@ class Client {
     reply.received_ns = utc_now_ns();
     reply.status = static_cast<int>(parser.get().result_int());
     busy = reply.status == 503 && parser.keep_alive();
+    if (reply.status == kGoOn && question.upload) {
+      co_return Status();
+    }
     if (reply.status != 200) {
       co_return std::unexpected(error_of(reply.status, reply.body));
     }

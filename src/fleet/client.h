@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -30,6 +31,10 @@ struct Question {
   std::function<Result<bool>(std::string_view)> sink;
   /// Before `sink`: the number in the header Stalltrace-Bytes; nothing: it has none.
   std::function<Status(std::optional<int64_t>)> announced;
+  /// Instead of `body`: called until `upload_bytes` were given, once the server has shown that it wants them.
+  std::function<Result<std::string>()> upload = {};
+  int64_t upload_bytes = 0;
+  std::vector<std::pair<std::string, std::string>> headers = {};  // further ones
   bool may_be_refused = false;  // a server's refusal (status 400) does not end the conversation: see Reply::refused
 };
 
@@ -49,8 +54,9 @@ enum class Stage : uint8_t { kConnecting, kSecuring, kAsking, kBusy };
 /// How far a conversation got, for callers that look at why one failed.
 struct Progress {
   Stage stage = Stage::kConnecting;
-  int connect_error = 0;  // errno, of the last address that was tried; 0: no attempt has failed
-  int status = 0;         // HTTP's, of the last complete answer; 0: none came
+  int connect_error = 0;   // errno, of the last address that was tried; 0: no attempt has failed
+  int status = 0;          // HTTP's, of the last complete answer; 0: none came
+  bool untrusted = false;  // its certificate is none that is taken
 };
 
 /// What is asked of one node.

@@ -13,7 +13,7 @@
 #include "fleet/gather.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
-#include "fleet/received_file.h"
+#include "serve/accept/received_file.h"
 #include "serve/http/api.h"
 #include "serve/http/compressed_file.h"
 #include "serve/testing/job_file.h"
@@ -25,6 +25,7 @@ namespace {
 using namespace analysis::small_job;
 using serve::HttpAnswer;
 using serve::HttpRequest;
+using serve::ReceivedFile;
 using serve::RunningServer;
 using serve::ServerOptions;
 using std::chrono::milliseconds;

@@ -10,7 +10,7 @@
 
 #include "base/text.h"
 #include "fleet/node_info.h"
-#include "fleet/received_file.h"
+#include "serve/accept/received_file.h"
 #include "serve/http_message.h"
 #include "store/recording_state.h"
 
@@ -49,7 +49,7 @@ class RecordingsConversation final : public Conversation {
       return std::nullopt;
     }
     files.push_back(fmt::format("{}{}.db", path_, files.empty() ? "" : fmt::format("-{}", files.size() + 1)));
-    ST_ASSIGN(file_, ReceivedFile::create(files.back(), std::min(room_bytes_, most_bytes_)));
+    ST_ASSIGN(file_, serve::ReceivedFile::create(files.back(), std::min(room_bytes_, most_bytes_)));
     Question question{.target = "/v1/recording?recording=" + serve::percent_encoded(names_[files.size() - 1])};
     question.most_bytes = static_cast<size_t>(std::min(room_bytes_, most_bytes_));
     question.announced = [this](std::optional<int64_t> bytes) -> Status {
@@ -89,7 +89,7 @@ class RecordingsConversation final : public Conversation {
   int64_t& room_bytes_;  // left for all nodes
   int64_t most_bytes_;   // left for this one
   std::vector<std::string> names_;
-  std::unique_ptr<ReceivedFile> file_;
+  std::unique_ptr<serve::ReceivedFile> file_;
 };
 
 /// A name for a file, which messages show: the node's address without what is special in paths.

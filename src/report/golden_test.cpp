@@ -213,6 +213,20 @@ TEST(LiveGolden, Text) {
   expect_golden("live.json", reported_findings_to_json({{"node1", finding}}));
 }
 
+TEST(LiveJson, IsALineWithItsAgent) {
+  const std::string line = live_finding_to_json({.node = "node7", .started_ns = kStart}, LiveHeadline::kEnded,
+                                                kStart + 5, 3, loss_finding(), 2);
+  EXPECT_TRUE(line.starts_with(fmt::format(
+      R"({{"schema":{},"node":"node7","started_ns":{},"time_ns":{},"number":3,"news":"ended","explained_by":2,"finding":{{)",
+      Report::kSchema, kStart, kStart + 5)))
+      << line;
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  const std::string first =
+      live_finding_to_json({.node = "\xff\n", .started_ns = 1}, LiveHeadline::kBegan, 2, 1, loss_finding(), 0);
+  EXPECT_NE(first.find(R"("news":"began","explained_by":null)"), std::string::npos) << first;
+  EXPECT_EQ(first.find('\n'), first.size() - 1);
+}
+
 Inspection slow_instance() {
   Inspection inspection{.event_id = make_event_id(7, 42), .bytes = 1 << 20, .comm_id_hash = 0x123456789abcdef0ULL};
   inspection.number = 37;

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "base/json.h"
 #include "base/text.h"
@@ -166,6 +167,20 @@ std::string text_of(const Json& json) {
   return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
+std::string_view news_of(LiveHeadline headline) {
+  switch (headline) {
+    case LiveHeadline::kBegan:
+      return "began";
+    case LiveHeadline::kWorsened:
+      return "worsened";
+    case LiveHeadline::kCameBack:
+      return "came_back";
+    case LiveHeadline::kEnded:
+      break;
+  }
+  return "ended";
+}
+
 }  // namespace
 
 nlohmann::ordered_json finding_to_json(const Finding& finding) { return to_json(finding); }
@@ -178,6 +193,19 @@ std::string reported_findings_to_json(const std::vector<ReportedFinding>& findin
     json["findings"].push_back(std::move(one));
   }
   return text_of(json);
+}
+
+std::string live_finding_to_json(const LiveAgent& agent, LiveHeadline headline, int64_t now_ns, int64_t number,
+                                 const Finding& finding, int64_t explained_by) {
+  const Json line{{"schema", Report::kSchema},
+                  {"node", agent.node},
+                  {"started_ns", agent.started_ns},
+                  {"time_ns", now_ns},
+                  {"number", number},
+                  {"news", news_of(headline)},
+                  {"explained_by", explained_by == 0 ? Json(nullptr) : Json(explained_by)},
+                  {"finding", to_json(finding)}};
+  return escape_in_json(line.dump(-1, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 std::string report_to_json(const Report& report) {

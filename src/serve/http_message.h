@@ -6,6 +6,8 @@
 #include <atomic>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,8 +19,8 @@ namespace stalltrace::serve {
 
 /// The headers that answers depend on, in lower case. One that comes several times is one list (RFC 9110, 5.3). Host,
 /// Origin and the token are judged by the server, before there is a request.
-inline constexpr std::array<std::string_view, 5> kKeptHeaders{"accept", "content-type", "mcp-method", "mcp-name",
-                                                              "mcp-protocol-version"};
+inline constexpr std::array<std::string_view, 6> kKeptHeaders{"accept",   "content-type",         "mcp-method",
+                                                              "mcp-name", "mcp-protocol-version", "stalltrace-bytes"};
 
 struct HttpRequest {
   std::string method;                          // "GET"
@@ -38,6 +40,23 @@ struct HttpAnswer {
   /// be taken for complete.
   std::function<Result<std::string>()> next_piece;
   std::vector<std::pair<std::string, std::string>> headers;
+};
+
+/// Takes a body that is too large to be kept in memory. One call at a time, by any thread. If it is gone before
+/// finish(), the client has left, and nothing of the body is kept.
+class BodySink {
+ public:
+  virtual ~BodySink() = default;
+  /// An answer: the request is refused, and no more of it is wanted.
+  virtual std::optional<HttpAnswer> add(std::string_view bytes) = 0;
+  /// After the whole body.
+  virtual HttpAnswer finish() = 0;
+};
+
+/// What becomes of a request with such a body: where it goes, or the answer that refuses it before it is sent.
+struct Upload {
+  std::shared_ptr<BodySink> body;
+  HttpAnswer refusal;  // where there is no body
 };
 
 /// {"error": what, "remedy": remedy} with the status that fits the kind.

@@ -99,6 +99,9 @@ class RecordingFiles final : public Recordings {
   }
 
   Result<std::shared_ptr<Snapshot>> snapshot(std::string_view name) override {
+    if (paths_.empty()) {
+      return fail("no recording is served here", "give recordings to the server as FILE", ErrorKind::kNotFound);
+    }
     size_t which = paths_.size();
     std::span<const std::string> chosen(paths_);
     if (!name.empty()) {

@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <functional>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,18 +40,14 @@ std::string as_file_name(std::string_view name) {
   return safe.empty() ? "node" : safe;
 }
 
-/// "node7-20261123T213001Z"
-Result<std::string> name_of(const std::string& path) {
-  ST_ASSIGN(Database db, open_for_reading(path));
+/// Errors begin with `shown`.
+Result<std::string> name_of(const std::string& path, const std::string& shown) {
+  ST_ASSIGN(Database db, open_for_reading(path, shown, ReaderKind::kSubcommand, 0));
   ST_ASSIGN(Statement node, db.prepare("SELECT name, started_ns FROM node ORDER BY started_ns, node_id LIMIT 1"));
   if (node.step() != SQLITE_ROW) {
-    return as_file_name(base_name(path));
+    return as_file_name(base_name(shown));
   }
-  const time_t seconds = node.integer(1) / kNsPerSecond;
-  tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  return fmt::format("{}-{:04}{:02}{:02}T{:02}{:02}{:02}Z", as_file_name(node.text(0)), utc.tm_year + 1900,
-                     utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+  return recording_name(node.text(0), node.integer(1));
 }
 
 /// Whether a name is taken, also by a link that leads nowhere.
@@ -108,7 +107,39 @@ Status copy_to(int from, NewFile& file) {
   }
 }
 
+/// The first name that is free goes to `publish`; or the file that has the bytes of `from` already.
+Result<HandedOver> under_some_name(int from, const std::string& folder, const std::string& name,
+                                   const std::function<Status(const std::string&)>& publish) {
+  for (int number = 1; number <= kMostOfOneName; ++number) {
+    const std::string file = fmt::format("{}{}.db", name, number == 1 ? "" : fmt::format("-{}", number));
+    const std::string target = folder + "/" + file;
+    if (!is_there(target)) {
+      Status published = publish(file);
+      if (published) {
+        return HandedOver{target, false};
+      }
+      if (!is_there(target)) {
+        return std::unexpected(std::move(published.error()));
+      }  // another's came in the meantime: it may be the same
+    }
+    ST_ASSIGN(const bool same, same_bytes(from, target));
+    if (same) {
+      return HandedOver{target, true};
+    }
+  }
+  return fail(fmt::format("{}: holds {} recordings of {} already", folder, kMostOfOneName, name),
+              "move some of them elsewhere");
+}
+
 }  // namespace
+
+std::string recording_name(std::string_view node, int64_t started_ns) {
+  const time_t seconds = started_ns / kNsPerSecond;
+  tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  return fmt::format("{}-{:04}{:02}{:02}T{:02}{:02}{:02}Z", as_file_name(node), utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
 
 Result<HandedOver> hand_over(const std::string& path, const std::string& folder, Readers readers) {
   struct stat status {};
@@ -118,28 +149,24 @@ Result<HandedOver> hand_over(const std::string& path, const std::string& folder,
   if (::access(folder.c_str(), W_OK | X_OK) != 0 && (errno == EACCES || errno == EROFS)) {
     return fail(folder + ": may not be written", "name a folder that this user may write to", ErrorKind::kNotFound);
   }
-  ST_ASSIGN(const std::string name, name_of(path));
+  ST_ASSIGN(const std::string name, name_of(path, path));
   ST_ASSIGN(const UniqueFd from, open_copy(path, folder));
-  for (int number = 1; number <= kMostOfOneName; ++number) {
-    const std::string target = fmt::format("{}/{}{}.db", folder, name, number == 1 ? "" : fmt::format("-{}", number));
-    if (is_there(target)) {
-      ST_ASSIGN(const bool same, same_bytes(from.get(), target));
-      if (same) {
-        return HandedOver{target, true};
-      }
-      continue;
+  std::optional<NewFile> file;
+  return under_some_name(from.get(), folder, name, [&](const std::string& free) -> Status {
+    if (!file) {
+      ST_ASSIGN(NewFile made, NewFile::create(folder + "/" + free, file_mode(readers)));
+      file.emplace(std::move(made));
+      ST_TRY(copy_to(from.get(), *file));
+      (void)hand_to_caller(file->descriptor());
     }
-    ST_ASSIGN(NewFile file, NewFile::create(target, file_mode(readers)));
-    ST_TRY(copy_to(from.get(), file));
-    (void)hand_to_caller(file.descriptor());
-    if (Status published = file.publish(IfThere::kFail); published) {
-      return HandedOver{target, false};
-    } else if (!is_there(target)) {
-      return std::unexpected(std::move(published.error()));
-    }  // another node's came in the meantime: the next number
-  }
-  return fail(fmt::format("{}: holds {} recordings of {} already", folder, kMostOfOneName, name),
-              "move some of them elsewhere");
+    return file->publish_as(free, IfThere::kFail);
+  });
+}
+
+Result<HandedOver> take_over(NewFile& file, const std::string& folder) {
+  ST_ASSIGN(const std::string name, name_of(file.temporary_path(), "what was sent"));
+  return under_some_name(file.descriptor(), folder, name,
+                         [&](const std::string& free) { return file.publish_as(free, IfThere::kFail); });
 }
 
 }  // namespace stalltrace::store

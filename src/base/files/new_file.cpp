@@ -78,15 +78,16 @@ Status store_and_close(UniqueFd file, const std::string& path) {
   return close_stored(std::move(file), path);
 }
 
-Result<NewFile> NewFile::create(const std::string& path, mode_t mode) {
+Result<NewFile> NewFile::create(const std::string& path, mode_t mode, UntilPublished until_published) {
   std::string parent = fs::path(path).parent_path().string();
   UniqueFd folder(::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder) {
     return fail_errno("create " + path, errno);
   }
-  UniqueFd file(::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  const bool named = until_published == UntilPublished::kRandomName;
+  UniqueFd file(named ? -1 : ::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
   std::string temporary;
-  if (!file && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
+  if (!file && (named || errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
     remove_left_behind(folder.get());
     file = create_named(folder.get(), temporary);
   }
@@ -141,9 +142,13 @@ Status NewFile::give_name(const std::string& name, IfThere if_there) {
   return fail_errno(path_, errno);
 }
 
-Status NewFile::publish(IfThere if_there) {
+std::string NewFile::temporary_path() const { return (fs::path(path_).parent_path() / temporary_).string(); }
+
+Status NewFile::publish(IfThere if_there) { return publish_as(name_of(path_), if_there); }
+
+Status NewFile::publish_as(const std::string& name, IfThere if_there) {
   ST_TRY(store(file_.get(), path_));
-  ST_TRY(give_name(name_of(path_), if_there));
+  ST_TRY(give_name(name, if_there));
   temporary_.clear();
   (void)::fsync(folder_.get());  // stores the name too; some file systems can't
   return close_stored(std::move(file_), path_);

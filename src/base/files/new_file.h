@@ -16,20 +16,28 @@ namespace stalltrace {
 /// What to do if a file with that name exists.
 enum class IfThere { kFail, kReplace };
 
+/// What a file has until it is published: no name where that can be, or a random one, by which it can be opened.
+enum class UntilPublished { kNoName, kRandomName };
+
 class NewFile {
  public:
   /// `path` is its final name. The folder is opened once, here.
-  static Result<NewFile> create(const std::string& path, mode_t mode);
+  static Result<NewFile> create(const std::string& path, mode_t mode,
+                                UntilPublished until_published = UntilPublished::kNoName);
   NewFile(NewFile&& other) noexcept = default;
   NewFile& operator=(NewFile&&) = delete;
   ~NewFile();
 
   [[nodiscard]] int descriptor() const { return file_.get(); }
+  /// With UntilPublished::kRandomName, until it is published: a path that leads to it.
+  [[nodiscard]] std::string temporary_path() const;
   /// Appends to the file.
   Status append(std::string_view bytes);
   /// Stores it on disk, gives it its name, and closes it; an error where any of that failed. With IfThere::kFail and an
   /// existing file of that name, ErrorKind::kFailed and `errno` text "File exists".
   Status publish(IfThere if_there);
+  /// The same under another name in its folder. After an error because of that name it may be tried with a further one.
+  Status publish_as(const std::string& name, IfThere if_there);
 
  private:
   NewFile(UniqueFd folder, UniqueFd file, std::string temporary, std::string path)

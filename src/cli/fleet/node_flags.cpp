@@ -5,17 +5,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/text.h"
 #include "cli/config.h"
 #include "fleet/resolve.h"
-#include "serve/http/tls.h"
-#include "serve/http/token.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -35,16 +33,14 @@ std::map<std::string, std::string> by_reason(std::span<const fleet::FailedNode> 
 }  // namespace
 
 std::vector<Flag> NodeFlags::flags() {
-  return {
+  std::vector<Flag> all{
       text_flag("--nodes", "LIST",
                 "ask the nodes where 'stalltrace serve' runs: a:7700,b:7700, gpu[001-128], @FILE, slurm, config",
                 &nodes_),
       duration_flag("--node-timeout", "how long a node may take", &limit_ns_),
-      switch_flag("--require-all", "fail unless every node answers", &require_all_),
-      text_flag("--token-file", "FILE", "its first line is the servers' token; without it STALLTRACE_TOKEN is",
-                &token_file_),
-      texts_flag("--tls-fingerprint", "SHA256", "take servers with this certificate", &fingerprints_),
-      text_flag("--tls-ca", "FILE", "take servers whose certificate one of these (PEM) signed", &authorities_file_)};
+      switch_flag("--require-all", "fail unless every node answers", &require_all_), client_.token_flag()};
+  std::ranges::move(client_.certificate_flags(), std::back_inserter(all));
+  return all;
 }
 
 void NodeFlags::ask_configured_unless_given() {
@@ -55,26 +51,7 @@ void NodeFlags::ask_configured_unless_given() {
 
 Result<NodeFlags::Target> NodeFlags::prepare(Console& console) const {
   Target target;
-  ST_ASSIGN(target.client.token, serve::load_token(token_file_));
-  target.client.plain_token = token_file_.empty() ? "" : target.client.token;
-  for (const std::string& text : fingerprints_) {
-    auto fingerprint = serve::parse_fingerprint(text);
-    if (!fingerprint) {
-      return with_context("--tls-fingerprint", std::move(fingerprint.error()));
-    }
-    target.client.fingerprints.push_back(*std::move(fingerprint));
-  }
-  if (!authorities_file_.empty()) {
-    auto authorities = read_file(authorities_file_);
-    if (!authorities) {
-      return with_context("--tls-ca", std::move(authorities.error()));
-    }
-    target.client.authorities = *std::move(authorities);
-    if (target.client.authorities.find("-----BEGIN ") == std::string::npos) {
-      return fail(fmt::format("--tls-ca: {} has no certificate in PEM", authorities_file_),
-                  "give the certificate of the authority that signed those of the nodes", ErrorKind::kUsage);
-    }
-  }
+  ST_ASSIGN(target.client, client_.load());
   target.client.limit = std::chrono::ceil<std::chrono::milliseconds>(std::chrono::nanoseconds(limit_ns_));
   Config config;
   if (fleet::names_configured(nodes_)) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "cli/fleet/client_flags.h"
 #include "cli/framework/console.h"
 #include "cli/framework/flag.h"
 #include "fleet/client.h"
@@ -44,9 +45,7 @@ class NodeFlags {
   std::string nodes_;
   int64_t limit_ns_;
   bool require_all_ = false;
-  std::string token_file_;
-  std::vector<std::string> fingerprints_;
-  std::string authorities_file_;
+  ClientFlags client_;
 };
 
 }  // namespace stalltrace::cli

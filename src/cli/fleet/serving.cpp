@@ -48,6 +48,14 @@ std::vector<Flag> Serving::flags() {
           hidden(text_flag("--node-fault", "FAULT", "fail on purpose, as `lab run --node-fault` has it", &fault_))};
 }
 
+std::vector<Flag> Serving::accept_flags() {
+  return {text_flag("--accept", "DIR",
+                    "let clients with the token push recordings and findings into this folder (`stalltrace push`)",
+                    &accept_),
+          size_limit_flag("--accept-limit", "how much that folder may hold; a recording may have 4g at most",
+                          &accept_limits_.most_bytes)};
+}
+
 Status Serving::prepare(const std::string& listen) {
   if (!fault_.empty()) {
     trouble_ = node_trouble_named(fault_).value_or(NodeTrouble::kDown);
@@ -69,6 +77,10 @@ Status Serving::prepare(const std::string& listen) {
     return fail("with --allow-preflight every user of this host could have it send to others",
                 "give --token-file; it is needed on loopback too", ErrorKind::kUsage);
   }
+  if (accepts() && options_.token.empty()) {
+    return fail("with --accept every user of this host could fill that folder",
+                "give --token-file; it is needed on loopback too", ErrorKind::kUsage);
+  }
   if (certificate_.empty() != key_.empty()) {
     return fail("a certificate and its key belong together", "give both --tls-cert and --tls-key", ErrorKind::kUsage);
   }
@@ -76,6 +88,13 @@ Status Serving::prepare(const std::string& listen) {
     ST_ASSIGN(options_.tls, serve::load_tls_identity(certificate_, key_));
   } else if (!where_.loopback) {
     ST_ASSIGN(options_.tls, serve::make_tls_identity());
+  }
+  if (accepts()) {
+    auto accepted = serve::AcceptedFolder::open(accept_, accept_limits_);
+    if (!accepted) {
+      return with_context("--accept", std::move(accepted.error()));
+    }
+    accepted_ = *std::move(accepted);
   }
   ST_ASSIGN(listener_, serve::listen_at(where_));
   return {};
@@ -93,13 +112,20 @@ std::vector<std::string> Serving::announcement() const {
   if (options_.tls) {
     lines.push_back(fmt::format("the certificate's fingerprint, for --tls-fingerprint: {}", options_.tls->fingerprint));
   }
+  if (accepted_) {
+    lines.push_back("taking in what is pushed, into " + accepted_->path());
+  }
   return lines;
 }
 
 Status Serving::serve(const std::vector<std::string>& files, Served which, int stop,
                       const std::function<void(const std::string&)>& announce) {
   ST_ASSIGN(const DisposableFolder copies, DisposableFolder::make("stalltrace-serve-"));
-  confine_to_reading(files, copies.path() + "/");
+  std::vector<std::string> written{copies.path() + "/"};
+  if (accepted_) {
+    written.push_back(accepted_->path() + "/");
+  }
+  confine_to_reading(files, written);
   for (const std::string& file : files) {
     if (which == Served::kRecordings) {
       ST_TRY(store::check_recording(file));
@@ -110,8 +136,11 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
   if (preflight_) {
     api_options.preflight = [this](const serve::PreflightRequest& request) { return preflight_->answer(request); };
   }
+  api_options.accepted = accepted_.get();
   serve::Api api(*recordings, std::move(api_options));
   const auto answer = [this, &api](const serve::HttpRequest& request) { return answer_with(trouble_, api, request); };
+  options_.uploads = {.path = std::string(serve::Api::kUploadPath),
+                      .begin = [&api](const serve::HttpRequest& request) { return api.begin_upload(request); }};
   const std::vector<std::string> lines = announcement();
   std::optional<StopSignals> signals;
   if (stop < 0) {

@@ -12,6 +12,7 @@
 #include "cli/fleet/node_trouble.h"
 #include "cli/fleet/preflight_helper.h"
 #include "cli/framework/flag.h"
+#include "serve/accept/accepted_folder.h"
 #include "serve/http/listener.h"
 #include "serve/http/server.h"
 
@@ -24,10 +25,12 @@ class Serving {
  public:
   /// --token-file, --tls-cert, --tls-key and --allow-preflight; hidden, for the lab: --node-fault.
   [[nodiscard]] std::vector<Flag> flags();
+  /// --accept and --accept-limit, of a server that does nothing else.
+  [[nodiscard]] std::vector<Flag> accept_flags();
 
   /// Reads the token and the certificate, and binds the socket: with the rights that this process still has. Errors
-  /// (kUsage): beyond loopback or with --allow-preflight without a token, half of a certificate. To be called before
-  /// the first thread is started.
+  /// (kUsage): beyond loopback or with --allow-preflight or --accept without a token, half of a certificate. To be
+  /// called before the first thread is started.
   [[nodiscard]] Status prepare(const std::string& listen);
 
   /// Gives up all rights that reading `files` and answering do not need, then serves them: until SIGINT, SIGTERM or
@@ -38,6 +41,8 @@ class Serving {
                              const std::function<void(const std::string&)>& announce);
 
   [[nodiscard]] bool allows_preflight() const { return allow_preflight_; }
+  [[nodiscard]] bool accepts() const { return !accept_.empty(); }
+  [[nodiscard]] const std::string& token_file() const { return token_file_; }
   /// In a process whose child, forked after prepare(), serves: what is only the child's is closed here.
   void leave_to_child();
 
@@ -47,10 +52,13 @@ class Serving {
   std::string key_;
   bool allow_preflight_ = false;
   std::string fault_;
+  std::string accept_;
+  serve::AcceptLimits accept_limits_;
 
   [[nodiscard]] std::vector<std::string> announcement() const;
 
   std::unique_ptr<PreflightHelper> preflight_;
+  std::unique_ptr<serve::AcceptedFolder> accepted_;
   serve::ListenAddress where_;
   serve::Listener listener_;
   serve::ServerOptions options_;

@@ -17,5 +17,7 @@ enum class Network { kNone, kConnects };
 /// the folder with files; empty: none. To be called before the first thread is started and before `inputs` are opened.
 void confine_to_reading(std::span<const std::string> inputs, const std::string& out = "", Makes makes = Makes::kFile,
                         Network network = Network::kNone);
+/// The same for one that makes files in several folders, each with a slash at its end.
+void confine_to_reading(std::span<const std::string> inputs, std::span<const std::string> folders);
 
 }  // namespace stalltrace::cli

@@ -4,12 +4,15 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 
 #include "base/clock.h"
 #include "capture/discover/identity.h"
 #include "cli/command_start.h"
+#include "cli/fleet/push_flags.h"
 #include "cli/framework/exit_code.h"
 #include "cli/privacy.h"
 #include "cli/run/run_evidence.h"
@@ -71,17 +74,22 @@ class RunSubcommand final : public Subcommand {
   }
 
   std::vector<Flag> flags() override {
-    return {text_flag("--out", "DIR", "folder for what the run leaves; else stalltrace-run-NODE, numbered when taken",
-                      &out_),
-            duration_flag("--hang-after", "explain when nothing completed for this long", &hang_after_ns_),
-            text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
-            trust_owner_flag(&trusted_owners_),
-            switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
-            privacy_.group_flag(),
-            privacy_.readers_flag(),
-            privacy_.commands_flag(),
-            waits_.flag(),
-            required(command_argument("the job's command", &command_))};
+    std::vector<Flag> all{
+        text_flag("--out", "DIR", "folder for what the run leaves; else stalltrace-run-NODE, numbered when taken",
+                  &out_),
+        duration_flag("--hang-after", "explain when nothing completed for this long", &hang_after_ns_),
+        text_flag("--node", "NAME", "this node's name; else STALLTRACE_NODE, the host's name", &node_),
+        trust_owner_flag(&trusted_owners_),
+        switch_flag("--no-trace", "leave the kernel alone: the profiler plugin only", &no_trace_),
+        privacy_.group_flag(),
+        privacy_.readers_flag(),
+        privacy_.commands_flag(),
+        waits_.flag(),
+        push_.token_flag(),
+        required(command_argument("the job's command", &command_))};
+    std::ranges::move(push_.flags("copy the run's recordings to this folder or server at the end (`stalltrace push`)"),
+                      std::back_inserter(all));
+    return all;
   }
 
   Result<int> run(Console& console) override {
@@ -90,6 +98,7 @@ class RunSubcommand final : public Subcommand {
       return *refused;
     }
     ST_ASSIGN(trusted_, parse_trusted_owners(trusted_owners_));
+    ST_TRY(push_.prepare());
     const launch::Patience patience = waits_.patience();
     launch::Supervisor supervisor(job, "the evidence process", rest_without_evidence_process, patience.outer(),
                                   reporting_to(console));
@@ -149,6 +158,11 @@ class RunSubcommand final : public Subcommand {
     evidence.collect();
     job.stored();
     evidence.conclude(traced, *job.code());
+    for (const std::string& recording : {evidence.folder().recording(), evidence.folder().profiler_recording()}) {
+      if (::access(recording.c_str(), F_OK) == 0) {
+        push_.push(recording, privacy_.readers(), console);
+      }
+    }
   }
 
   /// Until the job has ended: explains it when it stands still.
@@ -206,6 +220,7 @@ class RunSubcommand final : public Subcommand {
   bool no_trace_ = false;
   std::vector<std::string> trusted_owners_;
   TrustedOwners trusted_;
+  PushFlags push_;
   Waits waits_;
   Privacy privacy_;
   std::vector<std::string> command_;

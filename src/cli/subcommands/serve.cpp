@@ -21,15 +21,20 @@ class ServeSubcommand final : public Subcommand {
                 "A recording may still be written: each answer is of its current state. Nothing is changed.\n"
                 "At an address of loopback every user of this host may ask. At any other, requests need the token,\n"
                 "and TLS is on: with your certificate, or with one that is made now, whose fingerprint is printed.\n"
-                "With --allow-preflight the node also takes part in `preflight --nodes`, by a process of its own."};
+                "With --allow-preflight the node also takes part in `preflight --nodes`, by a process of its own.\n"
+                "With --accept it also takes in what `push` and `trace --push` send: FILE may be left out then."};
   }
   std::vector<Flag> flags() override {
-    std::vector<Flag> all = {arguments("FILE", "recordings", &files_),
+    std::vector<Flag> all = {optional(arguments("FILE", "recordings; none only with --accept", &files_)),
                              text_flag("--listen", "ADDR:PORT", "where to listen; port 0: any that is free", &listen_)};
     std::ranges::move(serving_.flags(), std::back_inserter(all));
+    std::ranges::move(serving_.accept_flags(), std::back_inserter(all));
     return all;
   }
   Result<int> run(Console& console) override {
+    if (files_.empty() && !serving_.accepts()) {
+      return fail("FILE is missing", "give recordings to serve, or --accept DIR to take some in", ErrorKind::kUsage);
+    }
     ST_TRY(serving_.prepare(listen_));
     ST_TRY(
         serving_.serve(files_, Served::kRecordings, -1, [&console](const std::string& line) { console.note(line); }));

@@ -15,7 +15,8 @@
 #include "capture/tracer.h"
 #include "cli/command_start.h"
 #include "cli/config.h"
-#include "cli/evidence/push.h"
+#include "cli/evidence/finding_push.h"
+#include "cli/fleet/push_flags.h"
 #include "cli/fleet/serving.h"
 #include "cli/framework/dispatch.h"
 #include "cli/framework/exit_code.h"
@@ -28,6 +29,8 @@
 #include "launch/supervision/supervisor.h"
 #include "launch/supervision/worker.h"
 #include "report/live_text.h"
+#include "report/report_json.h"
+#include "store/hand_over.h"
 #include "store/write/writer.h"
 
 namespace stalltrace::cli {
@@ -92,8 +95,6 @@ class TraceSubcommand final : public Subcommand {
                              &options_.sysfs_root)),
         text_flag("--serve", "ADDR:PORT",
                   "answer questions about the recording over HTTP while it is written (docs/serve.md)", &serve_),
-        text_flag("--push", "DIR", "copy the recording into this folder when the trace ends (`stalltrace push`)",
-                  &push_),
         privacy_.group_flag(),
         privacy_.readers_flag(),
         privacy_.commands_flag(),
@@ -101,6 +102,10 @@ class TraceSubcommand final : public Subcommand {
         hidden(integer_flag("--ready-fd", "FD", "write a byte here once calls are seen", 0, 1 << 20, &ready_fd_)),
         command_argument("start this, trace it, and return its exit code", &command_)};
     std::ranges::move(serving_.flags(), std::back_inserter(all));
+    std::ranges::move(
+        push_.flags("copy the recording to this folder or server when the trace ends (`stalltrace push`), "
+                    "and with --live findings when they are made"),
+        std::back_inserter(all));
     return all;
   }
 
@@ -108,6 +113,7 @@ class TraceSubcommand final : public Subcommand {
     if (serve_.empty() && serving_.allows_preflight()) {
       return fail("--allow-preflight is for the server of --serve", "give --serve ADDR:PORT too", ErrorKind::kUsage);
     }
+    ST_TRY(push_.prepare(serving_.token_file()));
     if (!command_.empty()) {
       return run_command(console);
     }
@@ -154,6 +160,11 @@ class TraceSubcommand final : public Subcommand {
       ST_ASSIGN(launch::Worker started, start_server(console));
       server.emplace(std::move(started));
     }
+    std::optional<FindingPush> findings;
+    if (live_ && push_.given()) {
+      ST_ASSIGN(FindingPush started, FindingPush::start(push_.target(), push_.client(), privacy_.readers()));
+      findings.emplace(std::move(started));
+    }
     ST_ASSIGN(const auto writer,
               store::RecordingWriter::create(out_, {.max_size_bytes = max_size_, .readers = privacy_.readers()}));
     options_.commands = privacy_.commands();
@@ -168,6 +179,7 @@ class TraceSubcommand final : public Subcommand {
       return std::unexpected(std::move(created.error()));
     }
     capture::Tracer& tracer = **created;
+    const LiveReport reporting{console, tracer, *writer, findings ? &*findings : nullptr};
     tracer.give_up_privileges();
     for (const std::string& missing : tracer.missing_evidence()) {
       console.note("not recorded on this kernel: " + missing);
@@ -185,7 +197,7 @@ class TraceSubcommand final : public Subcommand {
         [&] {
           if (live) {
             live->advance(monotonic_now_ns() + tracer.node().clock_offset_ns);
-            if (report_live(console, *live, *writer)) {
+            if (report_live(reporting, *live)) {
               tracer.ask_for_stacks();
             }
           }
@@ -198,12 +210,18 @@ class TraceSubcommand final : public Subcommand {
     end_progress(console);
     if (live) {
       live->finish(monotonic_now_ns() + tracer.node().clock_offset_ns);
-      end_live(console, *live, *writer);
+      end_live(reporting, *live);
     }
     if (server) {
       server->kill();  // what it has open would keep the recording from being finished
     }
     const Status closed = writer->close();
+    if (job != nullptr && closed && push_.given()) {
+      job->stored();  // what is left may take longer than that may
+    }
+    if (findings) {
+      end_findings(console, *findings);
+    }
     if (closed && traced) {
       summarize(console, tracer.stats(), writer->stats());
     }
@@ -213,21 +231,8 @@ class TraceSubcommand final : public Subcommand {
     }
     ST_TRY(closed);
     ST_TRY(traced);
-    push(console);
+    push_.push(out_, privacy_.readers(), console);
     return kExitDone;
-  }
-
-  /// What fails here costs the trace nothing: the recording is where it was made.
-  void push(Console& console) const {
-    if (push_.empty()) {
-      return;
-    }
-    const Result<std::string> line = push_in_child(out_, push_, privacy_.readers(), kPushTimeoutNs);
-    if (line) {
-      console.note(*line);
-    } else {
-      console.error(line.error());
-    }
   }
 
   /// In the server. SQLite's locks on the recording are in a file that it has to be able to write, and that is there
@@ -322,32 +327,63 @@ class TraceSubcommand final : public Subcommand {
     return {};
   }
 
-  /// Prints findings when they begin and end, and stores them whenever they change. True if a new one was printed.
-  bool report_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
+  /// Where live findings go.
+  struct LiveReport {
+    Console& console;
+    const capture::Tracer& tracer;
+    store::RecordingWriter& writer;
+    FindingPush* push;  // null: to no folder or server
+  };
+
+  /// Prints findings when they begin and end and hands them over, and stores them whenever they change. True if a new
+  /// one was printed.
+  bool report_live(const LiveReport& to, LiveWatch& live) {
     const std::vector<analysis::LiveChange> changes = live.take();
     bool came = false;
     for (const analysis::LiveChange& change : changes) {
       came = came || (change.news != analysis::LiveNews::kGrew && change.news != analysis::LiveNews::kEnded);
       if (const auto headline = headline_of(change.news)) {
-        end_progress(console);
-        console.out(report::live_finding_to_text(*headline, change.time_ns, change.number, change.finding,
-                                                 change.explained_by, {.colour = console.colour_out()}));
+        end_progress(to.console);
+        to.console.out(report::live_finding_to_text(*headline, change.time_ns, change.number, change.finding,
+                                                    change.explained_by, {.colour = to.console.colour_out()}));
+        hand_over(to, *headline, change);
       }
-      writer.accept_finding(change.number, change.finding);
+      to.writer.accept_finding(change.number, change.finding);
     }
-    if (!changes.empty() && !console.reader_gone()) {
-      (void)console.finish();  // flushed at once for a reader at the terminal; a failure is reported at the end
+    if (!changes.empty() && !to.console.reader_gone()) {
+      (void)to.console.finish();  // flushed at once for a reader at the terminal; a failure is reported at the end
+    }
+    if (const auto problem = to.push != nullptr ? to.push->problem() : std::nullopt) {
+      end_progress(to.console);
+      to.console.error(*problem);
     }
     return came;
   }
 
-  void end_live(Console& console, LiveWatch& live, store::RecordingWriter& writer) {
-    report_live(console, live, writer);
+  static void hand_over(const LiveReport& to, report::LiveHeadline headline, const analysis::LiveChange& change) {
+    if (to.push == nullptr) {
+      return;
+    }
+    const Node& node = to.tracer.node();
+    to.push->send(store::recording_name(node.name, node.started_ns),
+                  report::live_finding_to_json({.node = node.name, .started_ns = node.started_ns}, headline,
+                                               change.time_ns, change.number, change.finding, change.explained_by));
+  }
+
+  void end_live(const LiveReport& to, LiveWatch& live) {
+    report_live(to, live);
     if (const Status looked = live.status(); !looked) {
-      console.error(looked.error());
+      to.console.error(looked.error());
     }
     if (live.skipped() > 0) {
-      console.note(fmt::format("{} events came too fast for --live; the recording has them", live.skipped()));
+      to.console.note(fmt::format("{} events came too fast for --live; the recording has them", live.skipped()));
+    }
+  }
+
+  void end_findings(Console& console, FindingPush& findings) const {
+    if (const uint64_t left = findings.finish(); left > 0) {
+      console.note(fmt::format("{} of findings not handed over to {}; the recording has the findings",
+                               count_of(static_cast<int64_t>(left), "change"), push_.shown()));
     }
   }
 
@@ -411,7 +447,7 @@ class TraceSubcommand final : public Subcommand {
   Privacy privacy_;
   Waits waits_;
   std::string serve_;
-  std::string push_;
+  PushFlags push_;
   Serving serving_;
   std::vector<std::string> command_;
 };

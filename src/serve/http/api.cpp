@@ -142,6 +142,10 @@ Result<std::string> one_recording_meant(Recordings& recordings, const HttpReques
   return std::move(meant.front());
 }
 
+HttpAnswer takes_nothing() {
+  return answer_of_error(403, "this server takes nothing in", "start it with --accept DIR if agents may push to it");
+}
+
 }  // namespace
 
 HttpAnswer nothing_at_this_path(int api_version) {
@@ -150,12 +154,14 @@ HttpAnswer nothing_at_this_path(int api_version) {
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 8> kRoutes{
+  static constexpr std::array<Route, 10> kRoutes{
       {{"GET", "/v1/clock", "this host's clock now", &Api::clock},
        {"GET", "/v1/node", "versions, and the recordings that are served", &Api::node},
        {"POST", "/v1/query", "runs one SELECT on each recording", &Api::query},
        {"GET", "/v1/findings", "the report of all recordings together", &Api::findings},
+       {"POST", "/v1/findings", "takes in findings of an agent", &Api::accept_findings},
        {"GET", "/v1/recording", "one recording as it is now", &Api::recording},
+       {"POST", Api::kUploadPath, "takes in a recording", &Api::accept_recording},
        {"POST", "/v1/rows", "rows of one recording, for an analysis elsewhere", &Api::rows},
        {"POST", "/v1/preflight", "takes part in tests of the network between nodes", &Api::preflight},
        {"POST", "/mcp", "a message of the Model Context Protocol", &Api::mcp}}};
@@ -177,8 +183,13 @@ HttpAnswer Api::answer(const HttpRequest& request) {
     return nothing_at_this_path(kApiVersion);
   }
   HttpAnswer answer = answer_of_error(405, "this path takes another method", "docs/serve.md lists what there is");
-  const auto route = std::ranges::find(routes(), request.path, &Route::path);
-  answer.headers.emplace_back("Allow", route->method);
+  std::string methods;
+  for (const Route& route : routes()) {
+    if (route.path == request.path) {
+      methods += fmt::format("{}{}", methods.empty() ? "" : ", ", route.method);
+    }
+  }
+  answer.headers.emplace_back("Allow", std::move(methods));
   return answer;
 }
 
@@ -262,6 +273,28 @@ HttpAnswer Api::findings(const HttpRequest& request) {
   }
   const auto report = (*snapshot)->report();
   return report ? HttpAnswer{.body = options_.report_to_json(**report)} : answer_of_error(report.error());
+}
+
+HttpAnswer Api::accept_findings(const HttpRequest& request) {
+  return options_.accepted == nullptr ? takes_nothing() : options_.accepted->add_findings(request.body);
+}
+
+Upload Api::begin_upload(const HttpRequest& request) {
+  if (request.method != "POST") {
+    return {.body = nullptr, .refusal = answer(request)};
+  }
+  return options_.accepted == nullptr ? Upload{.body = nullptr, .refusal = takes_nothing()}
+                                      : options_.accepted->begin_recording(request);
+}
+
+/// Of a transport that keeps the whole body.
+HttpAnswer Api::accept_recording(const HttpRequest& request) {
+  const Upload upload = begin_upload(request);
+  if (!upload.body) {
+    return upload.refusal;
+  }
+  auto refused = upload.body->add(request.body);
+  return refused ? *std::move(refused) : upload.body->finish();
 }
 
 HttpAnswer Api::recording(const HttpRequest& request) {

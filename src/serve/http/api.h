@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HTTP API over recordings (docs/serve.md, docs/openapi.json): which requests there are, and their answers. Nothing
-// is changed by one, and no request names a file: recordings are asked for by the names that they are served under. One
-// request does more than read, where the operator allows it: `preflight` has this node send to others.
+// is changed by one, and no request names a file: recordings are asked for by the names that they are served under.
+// Where the operator allows it, requests do more than read: `preflight` has this node send to others, and what agents
+// hand over is kept in a folder of its own.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "model/finding.h"
+#include "serve/accept/accepted_folder.h"
 #include "serve/host_clock.h"
 #include "serve/http/preflight_request.h"
 #include "serve/http/row_lines.h"
@@ -39,6 +41,8 @@ struct ApiOptions {
   std::function<HostClock()> clock = read_host_clock;
   /// Takes part in tests between nodes; by several threads at once. Null: the operator does not allow it.
   std::function<HttpAnswer(const PreflightRequest&)> preflight = {};
+  /// What agents hand over is kept there. Null: the operator does not allow it.
+  AcceptedFolder* accepted = nullptr;
 };
 
 class Api {
@@ -56,12 +60,18 @@ class Api {
   /// May take long (a query, an analysis). Any thread, several at once.
   HttpAnswer answer(const HttpRequest& request);
 
+  /// Of the request whose body does not have to fit into memory: where the body goes.
+  static constexpr std::string_view kUploadPath = "/v1/recordings";
+  Upload begin_upload(const HttpRequest& request);
+
  private:
   HttpAnswer clock(const HttpRequest& request);
   HttpAnswer node(const HttpRequest& request);
   HttpAnswer query(const HttpRequest& request);
   HttpAnswer findings(const HttpRequest& request);
+  HttpAnswer accept_findings(const HttpRequest& request);
   HttpAnswer recording(const HttpRequest& request);
+  HttpAnswer accept_recording(const HttpRequest& request);
   HttpAnswer rows(const HttpRequest& request);
   HttpAnswer preflight(const HttpRequest& request);
   HttpAnswer mcp(const HttpRequest& request);

@@ -127,6 +127,39 @@ TEST_F(HttpApi, MethodsThatAPathDoesNotTake) {
   EXPECT_EQ(answer.status, 405);
   EXPECT_THAT(answer.headers, ElementsAre(std::pair("Allow", "POST")));
   EXPECT_EQ(api_->answer({.method = "POST", .path = "/v1/node"}).status, 405);
+  EXPECT_THAT(api_->answer({.method = "PUT", .path = "/v1/findings"}).headers,
+              ElementsAre(std::pair("Allow", "GET, POST")));
+}
+
+TEST_F(HttpApi, NothingIsTakenInUnlessTheOperatorAllowsIt) {
+  HttpRequest request{.method = "POST", .path = "/v1/recordings", .headers = {{"stalltrace-bytes", "10"}}};
+  EXPECT_EQ(api_->answer(request).status, 403);
+  const Upload upload = api_->begin_upload(request);
+  EXPECT_FALSE(upload.body);
+  EXPECT_EQ(upload.refusal.status, 403);
+  EXPECT_EQ(api_->answer({.method = "POST", .path = "/v1/findings", .body = "{}"}).status, 403);
+  request.method = "GET";
+  EXPECT_EQ(api_->begin_upload(request).refusal.status, 405);
+}
+
+TEST_F(HttpApi, ARecordingIsTakenIn) {
+  const auto accepted = store::must(AcceptedFolder::open(folder_ / "accepted", {}));
+  ApiOptions with_folder = options();
+  with_folder.accepted = accepted.get();
+  api_ = std::make_unique<Api>(*recordings_, with_folder);
+  const HttpAnswer sent = get("/v1/recording?recording=a.db");
+  std::string body;
+  for (std::string piece = *sent.next_piece(); !piece.empty(); piece = *sent.next_piece()) {
+    body += piece;
+  }
+  HttpRequest request{.method = "POST",
+                      .path = "/v1/recordings",
+                      .headers = {{"stalltrace-bytes", sent.headers.front().second}},
+                      .body = body};
+  const HttpAnswer answer = api_->answer(request);
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  const std::string name = *at(json(answer.body), "name").text();
+  EXPECT_TRUE(store::bytes_of(accepted->path() + "/" + name) == store::bytes_of(folder_ / "a.db"));
 }
 
 TEST_F(HttpApi, ANodeSaysWhatItServes) {

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -46,6 +47,7 @@ using Header = http::request_header<>;
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAfterAcceptError{100};
 constexpr std::chrono::milliseconds kWatchInterval{50};
+constexpr size_t kUploadPieceBytes = 256 << 10;  // of a body that is not kept
 
 bool is_digits(std::string_view text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
@@ -112,9 +114,6 @@ HttpAnswer answer_of_parser(beast::error_code error) {
   if (error == http::error::header_limit) {
     return answer_of_error(431, "the request's header is too large", "");
   }
-  if (error == http::error::body_limit) {
-    return answer_of_error(413, "the request's body is too large", "docs/serve.md has the limits");
-  }
   return answer_of_error(400, "not a request in HTTP/1.1: " + error.message(), "");
 }
 
@@ -130,6 +129,18 @@ std::map<std::string, std::string> kept_headers(const Header& header) {
   }
   return kept;
 }
+
+bool asks_to_go_on(const Header& header) {
+  return header.version() >= 11 && beast::iequals(header[http::field::expect], "100-continue");
+}
+
+/// The path of a target, as far as it is one.
+std::string_view path_of(const Header& header) {
+  const auto target = header.target();
+  return std::string_view(target.data(), target.size()).substr(0, target.find('?'));
+}
+
+constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /// What Asio throws where it gets no epoll, pipe or other descriptor of its own.
 std::unexpected<Error> refused_by(const boost::system::error_code& error) {
@@ -310,10 +321,9 @@ class BeastServer final : public HttpServer {
     for (bool more = true; more;) {
       Parser parser;
       parser.header_limit(static_cast<std::uint32_t>(options_.most_header_bytes));
-      parser.body_limit(options_.most_body_bytes);
-      parser.eager(true);
+      parser.body_limit(boost::none);  // receive() judges it
       channel.expires_after(options_.request_limit);
-      std::optional<HttpAnswer> answer = co_await receive(channel, received, parser);
+      std::optional<HttpAnswer> answer = co_await receive(channel, received, parser, listener);
       if (!answer && !parser.is_done()) {
         co_return;  // too slow, or gone
       }
@@ -327,9 +337,10 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  /// Reads one request from `received` and what arrives. An answer: the request is refused; none, and the parser is not
-  /// done: the connection ended, or its time.
-  awaitable<std::optional<HttpAnswer>> receive(Channel& channel, std::string& received, Parser& parser) {
+  /// Reads one request from `received` and what arrives. An answer: the request is refused, or was an upload; none, and
+  /// the parser is not done: the connection ended, or its time.
+  awaitable<std::optional<HttpAnswer>> receive(Channel& channel, std::string& received, Parser& parser,
+                                               size_t listener) {
     for (bool header_judged = false;;) {
       beast::error_code error;
       const size_t taken = received.empty() ? 0 : parser.put(asio::buffer(received), error);
@@ -338,6 +349,21 @@ class BeastServer final : public HttpServer {
         header_judged = true;
         if (auto refused = refusal(parser.get(), options_.token)) {
           co_return refused;
+        }
+        if (!options_.uploads.path.empty() && path_of(parser.get()) == options_.uploads.path) {
+          co_return co_await take_upload(channel, received, parser, listener);
+        }
+        if (parser.content_length().value_or(0) > options_.most_body_bytes) {
+          co_return answer_of_error(413, "the request's body is too large", "docs/serve.md has the limits");
+        }
+        parser.eager(true);
+        if (!parser.is_done() && !received.empty()) {
+          continue;
+        }
+        if (!parser.is_done() && asks_to_go_on(parser.get())) {
+          if (co_await channel.write(kGoOn)) {
+            co_return std::nullopt;
+          }
         }
       }
       if (error && error != http::error::need_more) {
@@ -350,6 +376,80 @@ class BeastServer final : public HttpServer {
         co_return std::nullopt;
       }
     }
+  }
+
+  /// Counts what goes on, for as long as it does.
+  class Counted {
+   public:
+    explicit Counted(size_t& count) : count_(count) { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    size_t& count_;
+  };
+
+  /// The answer to a request whose body goes elsewhere, piece by piece; none: the client left, or was too slow.
+  awaitable<std::optional<HttpAnswer>> take_upload(Channel& channel, std::string& received, const Parser& parser,
+                                                   size_t listener) {
+    if (uploads_ >= options_.uploads.most_at_once) {
+      co_return answer_of_error(503, "too many recordings are being taken in", "push it again later");
+    }
+    const Counted counted(uploads_);
+    const auto& header = parser.get();
+    HttpRequest request{
+        .method = std::string(header.method_string()), .headers = kept_headers(header), .listener = listener};
+    if (Status read = read_target({header.target().data(), header.target().size()}, request); !read) {
+      co_return answer_of_error(read.error());
+    }
+    channel.never_expires();  // what the disk takes is not the client's
+    std::function<Upload()> begin = [&] { return options_.uploads.begin(request); };
+    const HttpAnswer no_memory = answer_of_error(500, "no memory is left", "push it again later");
+    Upload upload = co_await by_worker(std::move(begin), Upload{.body = nullptr, .refusal = no_memory});
+    if (!upload.body) {
+      co_return upload.refusal;
+    }
+    if (received.empty() && asks_to_go_on(header)) {
+      channel.expires_after(options_.uploads.piece_limit);
+      if (co_await channel.write(kGoOn)) {
+        co_return std::nullopt;
+      }
+    }
+    std::optional<HttpAnswer> answer = co_await take_body(channel, received, parser, *upload.body);
+    // A large file that is removed takes its time.
+    std::function<bool()> end = [&upload] { return (upload.body.reset(), true); };
+    (void)co_await by_worker(std::move(end), false);
+    co_return answer;
+  }
+
+  awaitable<std::optional<HttpAnswer>> take_body(Channel& channel, std::string& received, const Parser& parser,
+                                                 BodySink& body) {
+    const HttpAnswer no_memory = answer_of_error(500, "no memory is left", "push it again later");
+    const auto end = std::chrono::steady_clock::now() + options_.uploads.limit;
+    for (uint64_t left = parser.content_length().value_or(0); left > 0;) {
+      channel.expires_after(options_.uploads.piece_limit);
+      const size_t wanted = std::min<uint64_t>(left, kUploadPieceBytes);
+      while (received.size() < wanted) {
+        if (co_await channel.read(received)) {
+          co_return std::nullopt;
+        }
+      }
+      if (std::chrono::steady_clock::now() > end) {
+        co_return answer_of_error(408, "it takes too long", "push it from a host with a faster way here");
+      }
+      channel.never_expires();
+      const std::string piece = received.substr(0, wanted);
+      received.erase(0, wanted);
+      left -= wanted;
+      std::function<std::optional<HttpAnswer>()> add = [&] { return body.add(piece); };
+      std::optional<HttpAnswer> refused = co_await by_worker(std::move(add), std::optional<HttpAnswer>(no_memory));
+      if (refused) {
+        co_return refused;
+      }
+    }
+    std::function<HttpAnswer()> finish = [&] { return body.finish(); };
+    co_return co_await by_worker(std::move(finish), no_memory);
   }
 
   /// Looks now and then whether the client still waits. In a shared pointer, as its timer may fire once more.
@@ -484,7 +584,8 @@ class BeastServer final : public HttpServer {
 
   Handler handler_;
   ServerOptions options_;
-  std::set<Watch*> watches_;  // outlives the coroutines, which are ended with io_
+  std::set<Watch*> watches_;  // these two outlive the coroutines, which are ended with io_
+  size_t uploads_ = 0;
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;

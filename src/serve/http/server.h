@@ -21,6 +21,15 @@
 
 namespace stalltrace::serve {
 
+/// Requests whose body is taken piece by piece, as it is too large to be kept in memory.
+struct Uploads {
+  std::string path = {};                                 // of these requests; empty: there are none
+  std::function<Upload(const HttpRequest&)> begin = {};  // gets the request without its body; on a worker
+  size_t most_at_once = 8;                               // further ones are answered with 503
+  std::chrono::milliseconds piece_limit{60'000};         // for 256 KiB to arrive
+  std::chrono::milliseconds limit{60 * 60'000};          // for the whole body
+};
+
 struct ServerOptions {
   std::string token;  // that requests have to bring; empty: none, and only requests to this host itself are answered
   std::optional<TlsIdentity> tls;  // none: plain
@@ -31,6 +40,7 @@ struct ServerOptions {
   size_t most_body_bytes = 256 << 10;
   std::chrono::milliseconds request_limit{10'000};  // from the connection, or the last answer, to a complete request
   std::chrono::milliseconds answer_limit{60'000};   // to send an answer, or one piece of it
+  Uploads uploads = {};
 };
 
 class HttpServer {

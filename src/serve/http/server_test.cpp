@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/http/server.h"
 
+#include <fmt/format.h>
 #include <openssl/ssl.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
+#include <optional>
 
 #include "serve/testing/running_server.h"
 
@@ -251,6 +255,145 @@ TEST(Server, SendsPieces) {
   EXPECT_TRUE(broken.ends_with("5\r\npiece\r\n")) << broken;
   const std::string old = answer_to(server.port(), "GET /whole HTTP/1.0\r\nHost: localhost\r\n\r\n");
   EXPECT_TRUE(old.ends_with("\r\n\r\npiecepiece")) << old;
+}
+
+/// What a server took in, and how that went on.
+struct TakenBodies {
+  std::string bytes;
+  int whole = 0;
+  int gone = 0;
+};
+
+class CountedBody final : public BodySink {
+ public:
+  explicit CountedBody(TakenBodies& taken) : taken_(taken) {}
+  ~CountedBody() override { ++taken_.gone; }
+  std::optional<HttpAnswer> add(std::string_view bytes) override {
+    taken_.bytes += bytes;
+    return taken_.bytes.find('!') == std::string::npos ? std::nullopt
+                                                       : std::optional(answer_of_error(507, "it is full", ""));
+  }
+  HttpAnswer finish() override {
+    ++taken_.whole;
+    return {.body = "taken"};
+  }
+
+ private:
+  TakenBodies& taken_;
+};
+
+/// POST /up goes into `taken`; its other methods are refused.
+ServerOptions taking(TakenBodies& taken) {
+  ServerOptions options{.request_limit = milliseconds(300)};
+  options.uploads.path = "/up";
+  options.uploads.begin = [&taken](const HttpRequest& request) {
+    return request.method == "POST" ? Upload{.body = std::make_shared<CountedBody>(taken), .refusal = {}}
+                                    : Upload{.body = nullptr, .refusal = answer_of_error(405, "no", "")};
+  };
+  options.uploads.piece_limit = milliseconds(300);
+  return options;
+}
+
+std::string post(size_t bytes, std::string_view headers = "") {
+  return fmt::format("POST /up?x=y HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n", bytes, headers);
+}
+
+TEST(ServerUploads, LargeBodiesGoWhereTheyAreTaken) {
+  TakenBodies taken;
+  const std::string body(3 << 20, 'x');
+  {
+    const RunningServer server(echo, taking(taken));
+    RawConnection connection(server.port());
+    std::jthread sender([&] {
+      connection.send(post(body.size()));
+      for (size_t i = 0; i < body.size(); i += 100'000) {
+        connection.send(std::string_view(body).substr(i, 100'000));
+      }
+    });
+    const std::string answer = connection.receive();
+    EXPECT_EQ(status_of(answer), 200);
+    EXPECT_TRUE(answer.ends_with("\r\n\r\ntaken")) << answer;
+    EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  }
+  EXPECT_TRUE(taken.bytes == body);
+  EXPECT_EQ(taken.whole, 1);
+  EXPECT_EQ(taken.gone, 1);
+}
+
+TEST(ServerUploads, AreAskedForWhereTheClientWaitsForThat) {
+  TakenBodies taken;
+  {
+    const RunningServer server(echo, taking(taken));
+    RawConnection connection(server.port());
+    connection.send(post(5, "Expect: 100-continue\r\n"));
+    std::string first(64, '\0');
+    const ssize_t got = ::recv(connection.descriptor(), first.data(), first.size(), 0);
+    EXPECT_EQ(first.substr(0, static_cast<size_t>(std::max<ssize_t>(got, 0))), "HTTP/1.1 100 Continue\r\n\r\n");
+    connection.send("whole");
+    EXPECT_EQ(status_of(connection.receive()), 200);
+    const std::string small = answer_to(server.port(),
+                                        "POST /q HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                                        "Expect: 100-continue\r\nContent-Length: 1\r\n\r\na");
+    EXPECT_EQ(status_of(small), 200) << "nothing is asked for that is there already";
+  }
+  EXPECT_EQ(taken.bytes, "whole");
+}
+
+TEST(ServerUploads, AreRefusedBeforeTheBody) {
+  TakenBodies taken;
+  ServerOptions options = taking(taken);
+  options.token = "0123456789abcdef";
+  const RunningServer server(echo, std::move(options));
+  const std::string wanted = "Expect: 100-continue\r\n";
+  EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted))), 401);
+  EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted + "Authorization: Bearer wrong\r\n"))), 401);
+  EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted + "Transfer-Encoding: chunked\r\n"))), 411);
+  EXPECT_EQ(status_of(answer_to(server.port(),
+                                "PUT /up HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n"
+                                "Authorization: Bearer 0123456789abcdef\r\n\r\n")),
+            405);
+  EXPECT_EQ(taken.gone, 0);
+}
+
+TEST(ServerUploads, EndWithARefusalInTheMiddle) {
+  TakenBodies taken;
+  const RunningServer server(echo, taking(taken));
+  RawConnection connection(server.port());
+  connection.send(post(10 << 20));
+  connection.send(std::string(256 << 10, '!'));
+  EXPECT_EQ(status_of(connection.receive()), 507);
+}
+
+TEST(ServerUploads, OfClientsThatLeaveOrStopAreGivenUp) {
+  TakenBodies taken;
+  {
+    const RunningServer server(echo, taking(taken));
+    {
+      RawConnection leaving(server.port());
+      leaving.send(post(10) + "half");
+    }
+    RawConnection slow(server.port());
+    slow.send(post(10) + "half");
+    EXPECT_EQ(slow.receive(), "");
+  }
+  EXPECT_EQ(taken.gone, 2);
+  EXPECT_EQ(taken.whole, 0);
+}
+
+TEST(ServerUploads, AreSoManyAtOnce) {
+  TakenBodies taken;
+  ServerOptions options = taking(taken);
+  options.uploads.most_at_once = 1;
+  options.uploads.piece_limit = milliseconds(5000);
+  const RunningServer server(echo, std::move(options));
+  RawConnection first(server.port());
+  first.send(post(5, "Expect: 100-continue\r\n"));
+  char asked = 0;
+  ASSERT_EQ(::recv(first.descriptor(), &asked, 1, 0), 1);  // it is being taken in
+  EXPECT_EQ(status_of(answer_to(server.port(), post(5))), 503);
+  EXPECT_EQ(status_of(answer_to(server.port(), get("/other"))), 200);
+  first.send("whole");
+  EXPECT_NE(first.receive().find("taken"), std::string::npos);
 }
 
 /// Of a client that speaks `version` at most: the version agreed on; 0: none.

@@ -13,12 +13,14 @@
 
 struct ZSTD_DCtx_s;
 
-namespace stalltrace::fleet {
+namespace stalltrace::serve {
 
 class ReceivedFile {
  public:
   /// Makes the file. `most_bytes`: no more is written, whatever the stream decompresses to.
   static Result<std::unique_ptr<ReceivedFile>> create(const std::string& path, int64_t most_bytes);
+  /// The same for an empty file that is open.
+  static std::unique_ptr<ReceivedFile> into(UniqueFd file, int64_t most_bytes);
   ~ReceivedFile();
   ReceivedFile(const ReceivedFile&) = delete;
   ReceivedFile& operator=(const ReceivedFile&) = delete;
@@ -46,4 +48,4 @@ class ReceivedFile {
   std::unique_ptr<ZSTD_DCtx_s, void (*)(ZSTD_DCtx_s*)> stream_;
 };
 
-}  // namespace stalltrace::fleet
+}  // namespace stalltrace::serve

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "fleet/received_file.h"
+#include "serve/accept/received_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 #include "base/io/write_all.h"
 #include "base/text.h"
 
-namespace stalltrace::fleet {
+namespace stalltrace::serve {
 namespace {
 
 constexpr int64_t kBytesAtOnce = 1 << 20;
@@ -36,6 +36,10 @@ Result<std::unique_ptr<ReceivedFile>> ReceivedFile::create(const std::string& pa
   if (!file) {
     return fail_errno("write " + path, errno, "set TMPDIR to a folder that can be written");
   }
+  return into(std::move(file), most_bytes);
+}
+
+std::unique_ptr<ReceivedFile> ReceivedFile::into(UniqueFd file, int64_t most_bytes) {
   return std::unique_ptr<ReceivedFile>(new ReceivedFile(std::move(file), most_bytes));
 }
 
@@ -84,4 +88,4 @@ Status ReceivedFile::finish() const {
   return whole ? Status() : Status(not_a_recording("cut short"));
 }
 
-}  // namespace stalltrace::fleet
+}  // namespace stalltrace::serve
