@@ -297,7 +297,7 @@ bool Orders::run(char* words) {
 bool Orders::check(const Call& call, unsigned long long& wrong) {
   const unsigned long long results = call.results();
   const Cuda& cuda = libraries_.cuda;
-  if (!libraries_.cuda_done(cuda.memset(receive_, kGarbage, capacity_), "cudaMemset", failure_) ||
+  if (!libraries_.cuda_done(cuda.memset(receive_, kGarbage, results * sizeof(float)), "cudaMemset", failure_) ||
       !libraries_.cuda_done(cuda.device_synchronize(), "cudaDeviceSynchronize", failure_) || !launch(call)) {
     return false;
   }

@@ -14,18 +14,18 @@ inline constexpr uint32_t kValues = 16;
 inline constexpr uint32_t kPerRank = 3;                                // odd: kValues ranks in a row have all values
 inline constexpr uint32_t kSumOfValues = kValues * (kValues - 1) / 2;  // of these ranks
 
-/// 0 to 15, different from place to place.
-constexpr uint32_t of_place(uint64_t place) { return (static_cast<uint32_t>(place) * 2654435761U) >> 28; }
+/// 0 to 15, different from position to position.
+constexpr uint32_t of_position(uint64_t position) { return (static_cast<uint32_t>(position) * 2654435761U) >> 28; }
 
-/// What `rank` has at a place of its buffer.
-constexpr float value_of(uint64_t rank, uint64_t place) {
-  return static_cast<float>((of_place(place) + kPerRank * static_cast<uint32_t>(rank % kValues)) % kValues);
+/// What `rank` has at a position of its buffer.
+constexpr float value_of(uint64_t rank, uint64_t position) {
+  return static_cast<float>((of_position(position) + kPerRank * static_cast<uint32_t>(rank % kValues)) % kValues);
 }
 
-constexpr float sum_of(uint64_t ranks, uint64_t place) {
+constexpr float sum_of(uint64_t ranks, uint64_t position) {
   uint64_t sum = ranks / kValues * kSumOfValues;
   for (uint64_t rank = 0; rank < ranks % kValues; ++rank) {
-    sum += static_cast<uint64_t>(value_of(rank, place));
+    sum += static_cast<uint64_t>(value_of(rank, position));
   }
   return static_cast<float>(sum);
 }
@@ -44,19 +44,19 @@ struct Call {
            : operation == Operation::kReduce && rank != 0 ? 0
                                                           : count;
   }
-  [[nodiscard]] constexpr float expected(uint64_t place) const {
+  [[nodiscard]] constexpr float expected(uint64_t position) const {
     switch (operation) {
       case Operation::kAllReduce:
       case Operation::kReduce:
-        return sum_of(ranks, place);
+        return sum_of(ranks, position);
       case Operation::kReduceScatter:
-        return sum_of(ranks, rank * count + place);
+        return sum_of(ranks, rank * count + position);
       case Operation::kAllGather:
-        return value_of(place / count, place % count);
+        return value_of(position / count, position % count);
       case Operation::kBroadcast:
-        return value_of(0, place);
+        return value_of(0, position);
       case Operation::kSendRecv:
-        return value_of((rank + ranks - 1) % ranks, place);
+        return value_of((rank + ranks - 1) % ranks, position);
     }
     return 0;
   }

@@ -8,12 +8,12 @@ namespace {
 
 TEST(Pattern, TheSumOverRanksIsThatOfTheirValues) {
   for (const uint64_t ranks : {1, 2, 3, 16, 17, 100}) {
-    for (const uint64_t place : {0, 1, 15, 16, 1'000'003}) {
+    for (const uint64_t position : {0, 1, 15, 16, 1'000'003}) {
       float sum = 0;
       for (uint64_t rank = 0; rank < ranks; ++rank) {
-        sum += value_of(rank, place);
+        sum += value_of(rank, position);
       }
-      EXPECT_EQ(sum_of(ranks, place), sum) << ranks << " ranks, place " << place;
+      EXPECT_EQ(sum_of(ranks, position), sum) << ranks << " ranks, position " << position;
     }
   }
 }
@@ -42,11 +42,11 @@ TEST(Pattern, APartOfASizeIsNeverEmpty) {
   EXPECT_EQ(count_of_size(Operation::kReduceScatter, 8, 8), 1U);
 }
 
-TEST(Pattern, PlacesAndRanksDiffer) {
+TEST(Pattern, PositionsAndRanksDiffer) {
   EXPECT_NE(value_of(0, 0), value_of(1, 0));
-  int same = 0;  // a part in the place of another one would be seen
-  for (uint64_t place = 0; place < 1024; ++place) {
-    same += sum_of(3, place) == sum_of(3, place + 1024) ? 1 : 0;
+  int same = 0;  // a part in the position of another one would be seen
+  for (uint64_t position = 0; position < 1024; ++position) {
+    same += sum_of(3, position) == sum_of(3, position + 1024) ? 1 : 0;
   }
   EXPECT_LT(same, 512);
 }

@@ -33,15 +33,15 @@ TEST(CollectivesProgram, FollowsOrdersAndEndsWithItsParent) {
   ASSERT_TRUE(child) << child.error().what;
   its.reset();
   ASSERT_TRUE(write_all(ours.get(), "load 0 /nowhere/libnccl.so.2\nrun AllReduce 8 1 1\n"));
-  std::string said;
-  while (std::ranges::count(said, '\n') < 2 && wait_readable(ours.get(), monotonic_now_ns() + 10 * kNsPerSecond)) {
+  std::string answers;
+  while (std::ranges::count(answers, '\n') < 2 && wait_readable(ours.get(), monotonic_now_ns() + 10 * kNsPerSecond)) {
     std::array<char, 4096> piece{};
     const ssize_t got = ::read(ours.get(), piece.data(), piece.size());
     ASSERT_GT(got, 0);
-    said.append(piece.data(), static_cast<size_t>(got));
+    answers.append(piece.data(), static_cast<size_t>(got));
   }
-  EXPECT_TRUE(said.starts_with("error /nowhere/libnccl.so.2")) << said;
-  EXPECT_NE(said.find("\nerror there is no communicator"), std::string::npos) << said;
+  EXPECT_TRUE(answers.starts_with("error /nowhere/libnccl.so.2")) << answers;
+  EXPECT_NE(answers.find("\nerror there is no communicator"), std::string::npos) << answers;
   ours.reset();
   const auto ended = child->wait_for(std::chrono::seconds(10));
   ASSERT_TRUE(ended && *ended);

@@ -14,7 +14,7 @@ namespace stalltrace::preflight {
 class CollectivesHelper {
  public:
   /// `socket` is the program's descriptor 3 at the other end, and `pid` this process's child, which ends with it; 0:
-  /// another's. `library`: NCCL's file; empty: the linker's choice. No size above `max_bytes` is made, whoever asks.
+  /// another's. `library`: NCCL's file; empty: the linker's choice. No size above `max_bytes` is made, whatever rank 0 asks for.
   CollectivesHelper(UniqueFd socket, pid_t pid, std::string library, int64_t max_bytes)
       : socket_(std::move(socket)), pid_(pid), library_(std::move(library)), max_bytes_(max_bytes) {}
 

@@ -157,7 +157,7 @@ TEST(JudgeCollectives, ALowBandwidthIsAWarningWithItsLink) {
   EXPECT_EQ(only_fault(checks), nullptr);
 }
 
-TEST(JudgeCollectives, OtherVersionsAndTooFewRanksAreSaid) {
+TEST(JudgeCollectives, OtherVersionsAndTooFewRanksAreReported) {
   LaunchResults results = measured(3);
   results.collectives->versions = {{22809, {0, 2}}, {22703, {1}}};
   auto checks = judge_collectives(results);
