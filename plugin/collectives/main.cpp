@@ -38,7 +38,7 @@ int main() {
     if (got > 0) {
       size += static_cast<size_t>(got);
     } else if (got == 0 || errno != EINTR) {
-      ::_exit(0);  // at once: what a library does at its end may take long, and nobody waits for it
+      ::_exit(0);  // at once: what a library does at its end may take long, and the parent does not wait for it
     }
   }
 }

@@ -18,7 +18,7 @@ namespace {
 /// Of results that are longer, this much of the beginning and of the end is compared.
 constexpr unsigned long long kPartElements = (512U << 10) / sizeof(float);
 constexpr long kSpinNs = 1'000'000;  // a wait that is longer gives the CPU away
-constexpr long kPauseNs = 50'000;    // between two looks of such a wait
+constexpr long kPauseNs = 50'000;    // between two questions of such a wait
 constexpr int kGarbage = 0xff;       // no number
 
 struct Named {
@@ -69,7 +69,7 @@ bool from_hexadecimal(const char* text, UniqueId& id) {
 
 }  // namespace
 
-void Orders::say(const char* format, ...) {
+void Orders::answer(const char* format, ...) {
   char line[2048];
   va_list arguments;
   va_start(arguments, format);
@@ -81,7 +81,7 @@ void Orders::say(const char* format, ...) {
   for (size_t sent = 0; sent < size;) {
     const ssize_t done = ::write(out_, line + sent, size - sent);
     if (done < 0 && errno != EINTR) {
-      ::_exit(1);  // nobody listens
+      ::_exit(1);  // the parent is gone
     }
     sent += done > 0 ? static_cast<size_t>(done) : 0;
   }
@@ -95,7 +95,7 @@ void Orders::follow(char* line) {
                      : std::strcmp(order, "run") == 0     ? run(line)
                                                           : failure_.set("the order %s is not known", order);
   if (!known) {
-    say("error %s", failure_.text);
+    answer("error %s", failure_.text);
   }
 }
 
@@ -116,7 +116,7 @@ bool Orders::load(char* words) {
       !libraries_.cuda_done(cuda.stream_create(&stream_, kNonBlocking), "cudaStreamCreateWithFlags", failure_)) {
     return false;
   }
-  say("loaded %d %d %s", libraries_.version, devices, libraries_.path);
+  answer("loaded %d %d %s", libraries_.version, devices, libraries_.path);
   return true;
 }
 
@@ -132,7 +132,7 @@ bool Orders::make_id() {
   for (size_t i = 0; i < sizeof id.bytes; ++i) {
     std::snprintf(text + 2 * i, 3, "%02x", static_cast<unsigned char>(id.bytes[i]));
   }
-  say("id %s", text);
+  answer("id %s", text);
   return true;
 }
 
@@ -151,7 +151,7 @@ bool Orders::connect(char* words) {
   if (!libraries_.nccl_done(made, "ncclCommInitRank", failure_) || !make_buffers(bytes)) {
     return false;
   }
-  say("connected %lld", static_cast<long long>(end_ns - begin_ns));
+  answer("connected %lld", static_cast<long long>(end_ns - begin_ns));
   return true;
 }
 
@@ -282,15 +282,15 @@ bool Orders::run(char* words) {
     }
   }
   if (!with_check) {
-    say("launched");
+    answer("launched");
   }
   if (!wait_for_stream()) {
     return false;
   }
   const int64_t duration_ns = (now_ns() - begin_ns) / static_cast<int64_t>(calls);
   const bool parts = call.operation == Operation::kAllGather || call.operation == Operation::kReduceScatter;
-  say("done %lld %llu %llu", static_cast<long long>(duration_ns), wrong,
-      static_cast<unsigned long long>(call.count * sizeof(float) * (parts ? ranks_ : 1)));
+  answer("done %lld %llu %llu", static_cast<long long>(duration_ns), wrong,
+         static_cast<unsigned long long>(call.count * sizeof(float) * (parts ? ranks_ : 1)));
   return true;
 }
 
@@ -301,7 +301,7 @@ bool Orders::check(const Call& call, unsigned long long& wrong) {
       !libraries_.cuda_done(cuda.device_synchronize(), "cudaDeviceSynchronize", failure_) || !launch(call)) {
     return false;
   }
-  say("launched");
+  answer("launched");
   if (!wait_for_stream()) {
     return false;
   }

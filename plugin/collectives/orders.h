@@ -39,7 +39,7 @@ class Orders {
   bool wait_for_all_ranks();
   bool check(const Call& call, unsigned long long& wrong);
   bool check_part(const Call& call, unsigned long long begin, unsigned long long end, unsigned long long& wrong);
-  void say(const char* format, ...) __attribute__((format(printf, 2, 3)));
+  void answer(const char* format, ...) __attribute__((format(printf, 2, 3)));
 
   int out_;
   Failure failure_{};
