@@ -30,11 +30,12 @@ inline constexpr size_t kLaunchSecretBytes = 64;  // as hexadecimal digits
 /// What the test of collectives may cost.
 struct CollectiveLimits {
   bool wanted = false;
-  std::string library;                     // NCCL's file; empty: the linker's choice
-  int64_t max_bytes = 64LL << 20;          // of an operation
-  int64_t step_ns = 60 * kNsPerSecond;     // for the calls of one size; a rank that takes longer is one that hangs
-  int64_t set_up_ns = 120 * kNsPerSecond;  // for the libraries to be loaded, and for the communicator
-  int64_t all_ns = 300 * kNsPerSecond;     // sizes that would begin later are left out
+  std::string library;                        // NCCL's file; empty: the linker's choice
+  int64_t max_bytes = 64LL << 20;             // of an operation
+  int64_t step_ns = 60 * kNsPerSecond;        // for the calls of one size; a rank that takes longer is one that hangs
+  int64_t set_up_ns = 120 * kNsPerSecond;     // for the libraries to be loaded, and for the communicator
+  int64_t after_fault_ns = 5 * kNsPerSecond;  // of one rank, for the others to see it themselves
+  int64_t all_ns = 300 * kNsPerSecond;        // sizes that would begin later are left out
 };
 
 struct Launch {

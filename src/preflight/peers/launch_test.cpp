@@ -148,7 +148,7 @@ TEST(Launch, TestsEachPairBothWays) {
 /// A launch of two ranks on nodes of their own, with collectives of 8 to 128 bytes.
 CollectiveResults collectives_of(FakeProgram* first, FakeProgram* second, int64_t step_ns = 10 * kNsPerSecond) {
   LocalLaunch local(2);
-  local.launch().collectives = {.wanted = true, .max_bytes = 128, .step_ns = step_ns};
+  local.launch().collectives = {.wanted = true, .max_bytes = 128, .step_ns = step_ns, .after_fault_ns = 300 * kNsPerMs};
   local.launch().flow = {.streams = 1, .bytes = 1 << 16, .time_ns = 50 * kNsPerMs};
   local.listen();
   local.start_rank(0, first);
@@ -205,15 +205,18 @@ TEST(Launch, CollectivesEndAtTheFirstFault) {
   EXPECT_EQ(hung.faults[0].kind, CollectiveFault::Kind::kUnfinished);
   EXPECT_TRUE(hung.faults[0].launched);
   EXPECT_EQ(hung.faults[0].step, "AllGather of 8 B");
-  EXPECT_EQ(hung.times.size(), 3U);  // of AllReduce
-  FakeProgram third(FakeProgram::healthy);
+  EXPECT_EQ(hung.times.size(), 3U);                // of AllReduce
+  FakeProgram third([](const std::string& line) {  // waits for the other one in vain
+    return line.starts_with("connect") ? "" : FakeProgram::healthy(line);
+  });
   FakeProgram fails([](const std::string& line) {
     return line.starts_with("connect") ? "error ncclCommInitRank: invalid usage\n" : FakeProgram::healthy(line);
   });
   const CollectiveResults failed = collectives_of(&third, &fails);
-  ASSERT_EQ(failed.faults.size(), 1U);
-  EXPECT_EQ(failed.faults[0].kind, CollectiveFault::Kind::kError);
-  EXPECT_EQ(failed.faults[0].detail, "ncclCommInitRank: invalid usage");
+  ASSERT_EQ(failed.faults.size(), 2U);
+  EXPECT_EQ(failed.faults[0].kind, CollectiveFault::Kind::kUnfinished);  // long before the 2 min for a set-up
+  EXPECT_EQ(failed.faults[1].kind, CollectiveFault::Kind::kError);
+  EXPECT_EQ(failed.faults[1].detail, "ncclCommInitRank: invalid usage");
 }
 
 TEST(Launch, NeighboursThatNoRoundTestsAreReachedBeforeAllSendAtOnce) {

@@ -154,11 +154,11 @@ Result<Json> answer_test(const Json& message, const FlowLimits& limits, Reached&
   return to_json(result);
 }
 
-Json answer_collective(const Json& message, CollectivesHelper* helper) {
+Json answer_collective(const Json& message, CollectivesHelper* helper, int stop) {
   const auto order = collective_order_from_json(message);
   return to_json(!order              ? CollectiveAnswer{.detail = order.error().what}
                  : helper == nullptr ? CollectiveAnswer{.detail = "this rank was started without --collectives"}
-                                     : helper->follow(*order));
+                                     : helper->follow(*order, stop));
 }
 
 Status arrive_at_barriers(LineChannel& channel) {
@@ -228,7 +228,9 @@ Result<bool> take_part(const Launch& launch, const HostReport& report, const Env
     } else if (order == "barrier") {
       ST_TRY(arrive_at_barriers(channel));
     } else if (order == "collective") {
-      ST_TRY(channel.send(answer_collective(*message, hooks.collectives)));
+      ST_TRY(channel.send(answer_collective(*message, hooks.collectives, channel.fd())));
+    } else if (order == kStopOrder) {
+      continue;  // what it was for has ended
     } else if (order == "end") {
       return message->value("failed", Json()) == true;
     } else {

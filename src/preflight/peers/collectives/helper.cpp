@@ -2,6 +2,7 @@
 #include "preflight/peers/collectives/helper.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -47,7 +48,7 @@ std::string CollectivesHelper::end_text() const {
   return std::string(what);
 }
 
-CollectiveAnswer CollectivesHelper::follow(const CollectiveOrder& order) {
+CollectiveAnswer CollectivesHelper::follow(const CollectiveOrder& order, int stop) {
   if (order.bytes > max_bytes_) {
     return {.detail = fmt::format("rank 0 asks for {}, this rank was started with --max-size {}",
                                   format_size(order.bytes), format_size(max_bytes_))};
@@ -71,8 +72,14 @@ CollectiveAnswer CollectivesHelper::follow(const CollectiveOrder& order) {
       }
       late.launched = true;
     }
-    if (!wait_readable(socket_.get(), end_ns)) {
+    std::array<pollfd, 2> polled{{{.fd = socket_.get(), .events = POLLIN}, {.fd = stop, .events = POLLIN}}};
+    if (!poll_until(polled, end_ns)) {
       socket_.reset();
+      return late;
+    }
+    if (polled[0].revents == 0) {
+      socket_.reset();
+      late.detail = "did not end before rank 0 stopped it";
       return late;
     }
     std::array<char, 4096> piece{};

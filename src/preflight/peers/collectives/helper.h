@@ -14,16 +14,18 @@ namespace stalltrace::preflight {
 class CollectivesHelper {
  public:
   /// `socket` is the program's descriptor 3 at the other end, and `pid` this process's child, which ends with it; 0:
-  /// another's. `library`: NCCL's file; empty: the linker's choice. No size above `max_bytes` is made, whatever rank 0 asks for.
+  /// another's. `library`: NCCL's file; empty: the linker's choice. No size above `max_bytes` is made, whatever rank 0
+  /// asks for.
   CollectivesHelper(UniqueFd socket, pid_t pid, std::string library, int64_t max_bytes)
       : socket_(std::move(socket)), pid_(pid), library_(std::move(library)), max_bytes_(max_bytes) {}
 
   /// Answers each order with the reason why no program was started.
   explicit CollectivesHelper(std::string reason) : reason_(std::move(reason)) {}
 
-  /// Has the program do it, and waits for its answer until the order's limit. After an order that did not end in time
-  /// no other one is followed.
-  CollectiveAnswer follow(const CollectiveOrder& order);
+  /// Has the program do it, and waits for its answer until the order's limit, or until the descriptor `stop` can be
+  /// read
+  /// (-1: none). After an order that did not end in time no other one is followed.
+  CollectiveAnswer follow(const CollectiveOrder& order, int stop = -1);
 
  private:
   /// How the program ended, for an error.

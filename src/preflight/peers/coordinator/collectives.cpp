@@ -80,7 +80,12 @@ Answers Collectives::ask(const std::function<CollectiveOrder(size_t)>& order_of,
     orders.emplace(members_[i], to_json(order));
   }
   // Each rank ends its own wait before: only one that does not answer at all is given up.
-  const auto answered = ranks_.ask(orders, limit_ns + kReadyNs, step);
+  // Nor do ranks wait long for one whose library failed. They load theirs alone.
+  const auto is_fault = [](const nlohmann::ordered_json& answer) {
+    return collective_answer_from_json(answer).state == CollectiveAnswer::State::kError;
+  };
+  const auto answered = first_step ? ranks_.ask(orders, limit_ns + kReadyNs, step)
+                                   : ranks_.ask(orders, limit_ns + kReadyNs, step, is_fault);
   Answers answers;
   for (const size_t session : members_) {
     const auto found = answered.find(session);
