@@ -58,7 +58,7 @@ CollectiveAnswer CollectivesHelper::follow(const CollectiveOrder& order, int sto
   }
   if (!send_line(socket_.get(), line_of(order, library_))) {
     socket_.reset();
-    return {.detail = end_text()};
+    return {.state = CollectiveAnswer::State::kEnded, .detail = end_text()};
   }
   const int64_t end_ns = monotonic_now_ns() + order.limit_ns;
   CollectiveAnswer late{.state = CollectiveAnswer::State::kUnfinished,
@@ -88,7 +88,7 @@ CollectiveAnswer CollectivesHelper::follow(const CollectiveOrder& order, int sto
       begun_.append(piece.data(), static_cast<size_t>(got));
     } else if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
       socket_.reset();
-      return {.detail = end_text()};
+      return {.state = CollectiveAnswer::State::kEnded, .detail = end_text()};
     }
   }
 }

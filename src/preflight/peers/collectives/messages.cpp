@@ -20,7 +20,7 @@ constexpr int64_t kMostNumber = INT64_MAX / 4;
 constexpr size_t kIdDigits = 256;  // of ncclUniqueId, 128 bytes
 
 constexpr std::array<std::string_view, 4> kSteps{"load", "id", "connect", "run"};
-constexpr std::array<std::string_view, 3> kStates{"done", "error", "unfinished"};
+constexpr std::array<std::string_view, 4> kStates{"done", "error", "unfinished", "ended"};
 
 /// Where the name is in the list; its size: nowhere.
 template <size_t kSize>

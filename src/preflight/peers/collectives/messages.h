@@ -38,7 +38,7 @@ Result<CollectiveOrder> collective_order_from_json(const nlohmann::ordered_json&
 std::string line_of(const CollectiveOrder& order, const std::string& library);
 
 struct CollectiveAnswer {
-  enum class State : uint8_t { kDone, kError, kUnfinished };
+  enum class State : uint8_t { kDone, kError, kUnfinished, kEnded };  // kEnded: the program itself
   State state = State::kError;
   std::string detail;       // of what is not done
   bool launched = false;    // kUnfinished

@@ -34,6 +34,7 @@ struct CollectiveFault {
   enum class Kind : uint8_t {
     kNotReady,    // no library, no device, or nothing that would load one
     kError,       // of the library
+    kEnded,       // the program that used the library crashed, or was killed
     kUnfinished,  // it never ended, or the rank is gone
   };
   Kind kind = Kind::kError;

@@ -16,6 +16,13 @@ namespace {
 using Step = CollectiveOrder::Step;
 using Answers = std::map<size_t, CollectiveAnswer>;
 
+CollectiveFault::Kind kind_of(CollectiveAnswer::State state, bool loads) {
+  return state == CollectiveAnswer::State::kUnfinished ? CollectiveFault::Kind::kUnfinished
+         : loads                                       ? CollectiveFault::Kind::kNotReady
+         : state == CollectiveAnswer::State::kEnded    ? CollectiveFault::Kind::kEnded
+                                                       : CollectiveFault::Kind::kError;
+}
+
 constexpr int64_t kIdNs = 30 * kNsPerSecond;
 
 class Collectives {
@@ -82,7 +89,8 @@ Answers Collectives::ask(const std::function<CollectiveOrder(size_t)>& order_of,
   // Each rank ends its own wait before: only one that does not answer at all is given up.
   // Nor do ranks wait long for one whose library failed. They load theirs alone.
   const auto is_fault = [](const nlohmann::ordered_json& answer) {
-    return collective_answer_from_json(answer).state == CollectiveAnswer::State::kError;
+    const CollectiveAnswer::State state = collective_answer_from_json(answer).state;
+    return state == CollectiveAnswer::State::kError || state == CollectiveAnswer::State::kEnded;
   };
   const auto answered = first_step ? ranks_.ask(orders, limit_ns + kReadyNs, step)
                                    : ranks_.ask(orders, limit_ns + kReadyNs, step, is_fault);
@@ -94,10 +102,7 @@ Answers Collectives::ask(const std::function<CollectiveOrder(size_t)>& order_of,
             ? CollectiveAnswer{.state = CollectiveAnswer::State::kUnfinished, .detail = "is gone, or does not answer"}
             : collective_answer_from_json(found->second);
     if (answer.state != CollectiveAnswer::State::kDone) {
-      const bool late = answer.state == CollectiveAnswer::State::kUnfinished;
-      results().faults.push_back({.kind = late         ? CollectiveFault::Kind::kUnfinished
-                                          : first_step ? CollectiveFault::Kind::kNotReady
-                                                       : CollectiveFault::Kind::kError,
+      results().faults.push_back({.kind = kind_of(answer.state, first_step),
                                   .rank = rank_of(session),
                                   .step = step,
                                   .detail = answer.detail,

@@ -125,24 +125,31 @@ void CollectivesJudge::judge_unfinished(const std::vector<const CollectiveFault*
 }
 
 void CollectivesJudge::judge_faults() {
+  // Where a rank's program ended, the errors of the others are of that.
+  const bool one_ended =
+      std::ranges::find(results_.faults, Kind::kEnded, &CollectiveFault::kind) != results_.faults.end();
   std::map<std::string, std::vector<int32_t>> errors;
   std::vector<const CollectiveFault*> unfinished;
+  size_t followers = 0;
   for (const CollectiveFault& fault : results_.faults) {
-    if (fault.kind == Kind::kError) {
+    if (fault.kind == (one_ended ? Kind::kEnded : Kind::kError)) {
       errors[fault.detail].push_back(fault.rank);
+    } else if (fault.kind == Kind::kError) {
+      ++followers;
     } else if (fault.kind == Kind::kUnfinished) {
       unfinished.push_back(&fault);
     }
   }
   judge_not_ready();
   const std::string& step = results_.faults.front().step;
+  const size_t waiting = followers + unfinished.size();
   const std::string others =
-      unfinished.empty() || errors.empty()
-          ? ""
-          : fmt::format("; {} did not end it then", count_of(static_cast<int64_t>(unfinished.size()), "other rank"));
+      waiting == 0 ? ""
+                   : fmt::format("; {} did not end it then", count_of(static_cast<int64_t>(waiting), "other rank"));
   for (const auto& [detail, ranks] : errors) {
     add(names_of(ranks), Outcome::kFailed, fmt::format("{}: {}{}", step, detail, others),
-        "NCCL_DEBUG=WARN has NCCL print the reason, on standard error; the settings and links above");
+        one_ended ? "a broken driver or library, or a lack of memory: dmesg on that node; NCCL_DEBUG=WARN"
+                  : "NCCL_DEBUG=WARN has NCCL print the reason, on standard error; the settings and links above");
   }
   if (errors.empty() && !unfinished.empty()) {
     judge_unfinished(unfinished);

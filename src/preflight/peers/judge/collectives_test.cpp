@@ -108,6 +108,19 @@ TEST(JudgeCollectives, AnErrorIsNamedAndThoseThatWaitForThatRankAreCounted) {
   EXPECT_NE(fault->detail.find("2 other ranks"), std::string::npos) << fault->detail;
 }
 
+TEST(JudgeCollectives, WhereAProgramCrashedTheErrorsOfTheOthersAreOfThat) {
+  LaunchResults results = measured(4);
+  results.collectives->faults = {
+      {.kind = Kind::kError, .rank = 0, .step = "AllReduce of 8 B", .detail = "ncclRemoteError"},
+      {.kind = Kind::kEnded, .rank = 1, .step = "AllReduce of 8 B", .detail = "signal 11"},
+      {.kind = Kind::kUnfinished, .rank = 2, .step = "AllReduce of 8 B", .detail = "late"}};
+  const auto checks = judge_collectives(results);
+  const HostCheck* fault = only_fault(checks);
+  ASSERT_NE(fault, nullptr);
+  EXPECT_EQ(fault->subject, "rank 1 on gpu01");
+  EXPECT_NE(fault->detail.find("2 other ranks"), std::string::npos) << fault->detail;
+}
+
 TEST(JudgeCollectives, WhoNeverEndedIsNamed) {
   LaunchResults results = measured(4);
   const auto unfinished = [](int32_t rank, bool launched) {
