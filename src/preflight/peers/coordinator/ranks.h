@@ -46,7 +46,7 @@ class Ranks {
   [[nodiscard]] const TestedNode& node(int32_t index) const { return results.nodes[static_cast<size_t>(index)]; }
 
   /// Sends the orders (by session), and waits for all answers. A session without one in time is closed. `is_fault`:
-  /// some time after an answer for which it is true the others are told to stop (kStopOrder), as they may wait for that
+  /// some time after an answer for which it is true the others get kStopOrder, as they may wait for that
   /// rank.
   std::map<size_t, nlohmann::ordered_json> ask(const std::map<size_t, nlohmann::ordered_json>& orders, int64_t limit_ns,
                                                std::string_view step,
