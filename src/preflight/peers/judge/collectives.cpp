@@ -173,7 +173,9 @@ void CollectivesJudge::judge_wrong() {
     add(names_of({rank}), Outcome::kFailed,
         fmt::format("wrong results: {} of {}{}", count_of(first.elements, "element"),
                     name_of_call(first.operation, first.bytes),
-                    wrong.size() == 1 ? "" : fmt::format(", and of {} more", wrong.size() - 1)),
+                    wrong.size() == 1
+                        ? ""
+                        : fmt::format(", and of {}", count_of(static_cast<int64_t>(wrong.size() - 1), "more call"))),
         "a GPU or a link that changes data (dmesg for Xid, nvidia-smi -q for ECC), or a broken library: test again "
         "without this node, and with another version");
   }
