@@ -16,6 +16,7 @@
 
 ST_OF_FIRST_GLIBC(dladdr);
 ST_OF_FIRST_GLIBC(dlclose);
+ST_OF_FIRST_GLIBC(dlerror);
 ST_OF_FIRST_GLIBC(dlopen);
 ST_OF_FIRST_GLIBC(dlsym);
 ST_OF_FIRST_GLIBC(pthread_attr_setstacksize);

@@ -10,7 +10,7 @@ sqlite3.h is seen by store/ alone, libbpf and the skeletons by capture/ alone, A
 The model of jobs (lab/simulation) is a room of its own, which tests may see too; tests/ is seen by tests alone.
 The practice job (lab/nccl, lab/cuda, lab/workload, lab/mpi) knows nothing of stalltrace; its NCCL sees plugin/abi,
 which is NCCL's own profiler interface. Of the plugin, box/ (the file's bytes) knows nothing of NCCL, and nothing of
-the plugin sees src/: it is loaded into other people's programs.
+the plugin sees src/: it is loaded into other people's programs. Neither does plugin/collectives, a program that loads their libraries.
 The folders of analysis/ are layers: each sees only those before it in ANALYSIS_LAYERS.
 A header counts as what it is, however it is named: by a path from a root, beside the file, with "..", in angle brackets.
 At every depth, the folders side by side in one folder include each other in one direction only. The files of that folder
@@ -47,7 +47,7 @@ ALLOWED = {
     "simulation": {"base", "model"},
     "lab": {"base", "model", "plugin/embedded", "simulation"},
     "cli": {"base", "model", "store", "analysis", "serve", "fleet", "report", "export", "blackbox", "import", "preflight", "capture", "autopsy", "stacks", "launch",
-            "lab", "simulation"},
+            "lab", "simulation", "plugin/embedded"},
     "main": {"base", "cli"},
     "job": {"plugin/abi"},
     "bpf": {"wire", "plugin/wire"},
@@ -57,6 +57,7 @@ ALLOWED = {
     "plugin/box": {"plugin/wire"},
     "plugin/recorder": {"plugin/abi", "plugin/wire", "plugin/box"},
     "plugin/testing": PLUGIN_PARTS,
+    "plugin/collectives": set(),
     "plugin/embedded": {"base"},
 }
 

@@ -17,7 +17,7 @@ import recordings
 from job import wait_until
 from processes import free_port
 from servers import Served
-from stalltrace import FAILED, PROGRAM, USAGE, Case, run
+from stalltrace import BUILD, FAILED, PROGRAM, USAGE, Case, run
 
 PREFLIGHT_FAILED = 4
 TOKEN = "0123456789abcdef"
@@ -91,6 +91,49 @@ class Preflight(Case):
         self.assertEqual((len(report["nodes"]), report["pairs"]), (1, []))  # both ranks are on this host
         self.assertEqual(other.wait(10), result.returncode)
         self.assert_says("preflight_announces", result.stderr)
+
+    def collectives(self, *words, ranks=2):
+        """Plays a launch on the loopback with the lab's NCCL. Rank 0's result, which is JSON, and what the others returned."""
+        launch = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "NCCL_SOCKET_IFNAME": "lo"}
+        words = ["preflight", "--network", "--collectives", "--port", str(free_port()), "--json", "--test-time", "100ms", *words]
+        others = [subprocess.Popen([PROGRAM, *words], env={**os.environ, **launch, "RANK": str(rank)}, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE) for rank in range(1, ranks)]
+        for other in others:
+            self.addCleanup(other.communicate)
+        result = run(*words, environment={**launch, "RANK": "0"})
+        self.assertEqual({other.wait(10) for other in others}, {result.returncode}, result.stderr)
+        return result, json.loads(result.stdout)
+
+    def test_the_jobs_library_makes_collectives(self):
+        library = BUILD / "lab/lib/libnccl.so.2"
+        result, report = self.collectives("--library", library, "--max-size", "16k", ranks=3)
+        found = report["collectives"]
+        checks = [check for check in report["checks"] if check["check"] == "collectives"]
+        self.assertEqual([check["outcome"] for check in checks], ["ok"], checks)
+        self.assertEqual((found["ranks"], found["library"], found["versions"]), (3, str(library), {"2.28.9": [0, 1, 2]}))
+        self.assertEqual((found["complete"], found["wrong"], found["max_bytes"]), (True, [], 16384))
+        self.assertEqual({time["operation"] for time in found["times"]},
+                         {"AllReduce", "AllGather", "ReduceScatter", "Broadcast", "Reduce", "SendRecv"})
+        largest, = [time for time in found["times"] if time["operation"] == "AllReduce" and time["bytes"] == 16384]
+        self.assertGreater(largest["algbw_gb_per_s"], 0)
+        self.assertAlmostEqual(largest["busbw_gb_per_s"] / largest["algbw_gb_per_s"], 4 / 3)
+        self.assert_says("preflight_announces_collectives", result.stderr)
+
+    def test_a_missing_library_is_one_line(self):
+        result, report = self.collectives("--library", "/nowhere/libnccl.so.2")
+        check, = [check for check in report["checks"] if check["check"] == "collectives"]
+        self.assertEqual((check["outcome"], check["subject"]), ("unknown", ""))
+        self.assertIn("/nowhere/libnccl.so.2", check["detail"])
+        self.assertIn("--library", check["remedy"])
+        self.assertEqual(report["collectives"]["times"], [])
+        self.assertNotIn("/nowhere", result.stderr)
+
+    def test_collectives_need_a_launch_and_limits(self):
+        launch = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+        self.refused(self.check("--collectives", **launch), USAGE, "--network")
+        self.refused(self.check("--network", "--collectives", "--max-size", "none", **launch), USAGE, "--max-size")
+        self.refused(self.check("--network", "--collectives", "--max-size", "5g", **launch), USAGE, "--max-size")
+        self.refused(self.check("--network", "--library", "libnccl.so.2", **launch), USAGE, "--collectives")
 
     def test_a_rank_that_does_not_come_fails(self):
         result = self.check("--network", "--port", free_port(), "--wait", "3s", RANK="0", WORLD_SIZE="3", MASTER_ADDR="127.0.0.1")

@@ -13,6 +13,7 @@
 
 #include "base/handle.h"
 #include "preflight/output.h"
+#include "preflight/peers/collectives/messages.h"
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
 #include "preflight/peers/responder.h"
@@ -67,6 +68,19 @@ void read_message(const Message& message) {
   }
   const Message again = to_json(result);
   require(to_json(pair_result_from_json(again)) == again);
+  if (const auto order = collective_order_from_json(message)) {
+    require(order->calls > 0 && order->calls <= kMostCalls && order->bytes <= kMostCollectiveBytes);
+    require(order->limit_ns > 0 && order->limit_ns <= kLongestStepNs);
+    const std::string line = line_of(*order, "");
+    require(line.find('\n') == line.size() - 1);  // it is one order for the program
+    const Message same = to_json(*order);
+    const auto second = collective_order_from_json(same);
+    require(second && to_json(*second) == same);
+    (void)answer_of_line(*order, text_member(message, "detail"));
+  }
+  const CollectiveAnswer answer = collective_answer_from_json(message);
+  require(answer.duration_ns >= 0 && answer.wrong >= 0 && answer.bytes >= 0);
+  require(to_json(collective_answer_from_json(to_json(answer))) == to_json(answer));
   (void)is_welcome(message, std::string(2 * kSecretBytes, 'a'));
 }
 

@@ -2,6 +2,7 @@
 """`stalltrace preflight` on virtual nodes: the healthy ones pass and are alike; a lower MTU and a wrong interface are named."""
 
 import json
+import operator
 import os
 import pathlib
 import re
@@ -13,7 +14,7 @@ import urllib.request
 import recordings
 from job import Tracer, wait_until
 from servers import Served
-from stalltrace import PROGRAM, Case, run
+from stalltrace import BUILD, PROGRAM, Case, run
 
 NODES = 3
 
@@ -101,6 +102,27 @@ class Preflight(Case):
         self.done(run("lab", "fault", "packet_loss:rank=2,percent=2"))
         code, found = self.launch_checks("--rounds", "1", test_time="2s")  # of nodes 1 and 2; the verdict needs 20 losses
         self.assertTrue([one for one in found if one[0] == "retransmits" and one[2] == "failed" and "node2" in one[1]], found)
+
+    def test_collectives_of_the_jobs_library(self):
+        words = ["--collectives", "--library", BUILD / "lab/lib/libnccl.so.2", "--max-size", "1m"]
+
+        def collectives():
+            code, report = self.launch(*map(str, words))
+            found = report["collectives"]
+            self.assertEqual((found["ranks"], found["complete"], found["wrong"]), (NODES, True, []), report["checks"])
+            largest = max((time for time in found["times"] if time["operation"] == "AllReduce"), key=operator.itemgetter("bytes"))
+            self.assertEqual(largest["bytes"], 2**20)
+            return code, [check for check in report["checks"] if check["check"] == "collectives"], largest["busbw_gb_per_s"]
+
+        code, checks, healthy = collectives()
+        self.assertEqual((code, [check["outcome"] for check in checks]), (0, ["ok"]), checks)
+        self.done(run("lab", "fault", "slow_link:rank=1,mbit=80"))
+        code, checks, slow = collectives()
+        self.assertEqual(code, 4)  # the link has a failed check of its own
+        self.assertLess(slow, 0.02)  # GB/s; the link has 0.01
+        self.assertLess(slow, healthy / 2)
+        warning, = [check for check in checks if check["outcome"] == "warning"]
+        self.assertIn("node1 -> ", warning["detail"])
 
     def test_servers_find_a_fault_without_a_launch(self):
         token = self.folder / "token"

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "capture/discover/identity.h"
+#include "cli/fleet/preflight/collectives_program.h"
 #include "cli/fleet/preflight/own_rank.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
@@ -22,6 +23,8 @@ namespace stalltrace::cli {
 namespace {
 
 constexpr std::chrono::seconds kNamesLimit{5};
+constexpr int64_t kSmallestCollective = 8;
+constexpr int64_t kLargestCollective = 4LL << 30;
 
 std::map<std::string, std::vector<std::string>> look_up(const std::vector<std::string>& names) {
   std::vector<fleet::NodeAddress> nodes;
@@ -74,12 +77,18 @@ Environment own_environment() {
 Result<bool> take_part_in_launch(const preflight::Launch& launch, const Environment& environment) {
   const bool server = !launch.secret.empty();
   const Environment settings = server ? settings_of_server(environment) : environment;
+  std::optional<preflight::CollectivesHelper> collectives;
+  if (launch.collectives.wanted) {
+    auto started = start_collectives_program(launch.collectives);
+    collectives.emplace(started ? *std::move(started) : preflight::CollectivesHelper(started.error().what));
+  }
   ST_ASSIGN(
       const preflight::HostReport report,
       preflight::check_this_host(settings, {}, server ? preflight::StartedAs::kServer : preflight::StartedAs::kJob));
-  return preflight::take_part(launch, report, settings, {.resolve = look_up, .confine = [] {
-                                                           confine_to_reading({}, "", Makes::kFile, Network::kConnects);
-                                                         }});
+  return preflight::take_part(launch, report, settings,
+                              {.resolve = look_up,
+                               .confine = [] { confine_to_reading({}, "", Makes::kFile, Network::kConnects); },
+                               .collectives = collectives ? &*collectives : nullptr});
 }
 
 Result<bool> coordinate_launch(const preflight::Launch& launch, const Environment& environment,
@@ -119,7 +128,15 @@ std::vector<Flag> NetworkTests::flags() {
       duration_flag("--test-time", "how long a node sends to another one, at most", &launch_.flow.time_ns),
       size_limit_flag("--test-size", "how much it sends, at most", &launch_.flow.bytes),
       integer_flag("--max-mbit", "N", "how fast it sends, at most; 0: as fast as TCP allows", 0, 1'000'000,
-                   &launch_.flow.mbit)};
+                   &launch_.flow.mbit),
+      switch_flag("--collectives",
+                  "with --network, in one process for each GPU: let the job's NCCL make collectives of all ranks, and "
+                  "measure them",
+                  &launch_.collectives.wanted),
+      text_flag("--library", "FILE", "with --collectives: the job's libnccl.so.2, where the linker does not find it",
+                &launch_.collectives.library),
+      size_limit_flag("--max-size", "with --collectives: the largest size, at most 4g",
+                      &launch_.collectives.max_bytes)};
 }
 
 Result<preflight::Launch> NetworkTests::limits() const {
@@ -127,6 +144,13 @@ Result<preflight::Launch> NetworkTests::limits() const {
   if (launch_.flow.bytes <= 0 || launch_.flow.time_ns > kLongestTest) {
     return fail("--test-size needs a limit, and --test-time is at most 60s", "these tests are not to flood a network",
                 ErrorKind::kUsage);
+  }
+  const preflight::CollectiveLimits& collectives = launch_.collectives;
+  if (collectives.max_bytes < kSmallestCollective || collectives.max_bytes > kLargestCollective) {
+    return fail("--max-size is from 8 bytes to 4 GiB", "the GPU has two buffers of that size", ErrorKind::kUsage);
+  }
+  if (!collectives.library.empty() && !collectives.wanted) {
+    return fail("--library names the library for --collectives", "give both", ErrorKind::kUsage);
   }
   preflight::Launch launch = launch_;
   launch.port = static_cast<uint16_t>(port_);

@@ -40,6 +40,7 @@ class NetworkTests {
   /// --network and what goes with it.
   [[nodiscard]] std::vector<Flag> flags();
   [[nodiscard]] bool given() const { return given_; }
+  [[nodiscard]] bool with_collectives() const { return launch_.collectives.wanted; }
   /// The limits of the flags, without ranks. Errors (kUsage): no limit.
   [[nodiscard]] Result<preflight::Launch> limits() const;
 

@@ -32,9 +32,10 @@ class PreflightSubcommand final : public Subcommand {
             "get. With FILEs it reports what differs between the nodes. With --network, in each process of a launch, "
             "the\n"
             "nodes test each other: connections, path MTU, latency, bandwidth, retransmissions, and a barrier of all\n"
-            "ranks. Rank 0 reports. With --nodes the same, without a launch, by nodes where `stalltrace serve\n"
-            "--allow-preflight` (or trace --serve) runs; the first one is rank 0, and limits and environment of a job\n"
-            "are not checked. Exit code 4 if a check failed."};
+            "ranks; with --collectives the job's NCCL makes collectives, too. Rank 0 reports. With --nodes the same,\n"
+            "without a launch and collectives, by nodes where `stalltrace serve --allow-preflight` (or trace --serve)\n"
+            "runs; the first one is rank 0, and limits and environment of a job are not checked. Exit code 4 if a\n"
+            "check failed."};
   }
   std::vector<Flag> flags() override {
     std::vector<Flag> all{
@@ -50,6 +51,11 @@ class PreflightSubcommand final : public Subcommand {
   Result<int> run(Console& console) override {
     if (pid_ != 0 && !reports_.empty()) {
       return fail("--pid is for a check of this node, FILEs are reports to compare", "give one of the two",
+                  ErrorKind::kUsage);
+    }
+    if (network_.with_collectives() && !network_.given()) {
+      return fail("--collectives is a test of the ranks of a launch, which --network begins",
+                  "start 'stalltrace preflight --network --collectives' in one process for each GPU",
                   ErrorKind::kUsage);
     }
     if (nodes_.given()) {

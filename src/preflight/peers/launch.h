@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@
 #include "base/process/procfs.h"
 #include "base/result.h"
 #include "preflight/host_check.h"
+#include "preflight/peers/collectives/helper.h"
+#include "preflight/peers/collectives/results.h"
 #include "preflight/peers/measured.h"
 #include "preflight/peers/probes.h"
 
@@ -22,6 +26,17 @@ namespace stalltrace::preflight {
 
 inline constexpr int64_t kDefaultPort = 7702;
 inline constexpr size_t kLaunchSecretBytes = 64;  // as hexadecimal digits
+
+/// What the test of collectives may cost.
+struct CollectiveLimits {
+  bool wanted = false;
+  std::string library;                        // NCCL's file; empty: the linker's choice
+  int64_t max_bytes = 64LL << 20;             // of an operation
+  int64_t step_ns = 60 * kNsPerSecond;        // for the calls of one size; a rank that takes longer is one that hangs
+  int64_t set_up_ns = 120 * kNsPerSecond;     // for the libraries to be loaded, and for the communicator
+  int64_t after_fault_ns = 5 * kNsPerSecond;  // of one rank, for the others to see it themselves
+  int64_t all_ns = 300 * kNsPerSecond;        // sizes that would begin later are left out
+};
 
 struct Launch {
   int32_t rank = 0;
@@ -40,7 +55,8 @@ struct Launch {
   int64_t most_rounds = 31;             // of pairs
   int64_t barrier_rounds = 200;
   int64_t arrival_ns = 5 * kNsPerSecond;  // at most, in each round of the barrier
-  FlowLimits flow;
+  FlowLimits flow;                        // its time is also that of the timed calls of a collective
+  CollectiveLimits collectives;
 };
 
 /// What the rank of a launch needs of its caller.
@@ -49,6 +65,7 @@ struct LaunchHooks {
   std::function<std::map<std::string, std::vector<std::string>>(const std::vector<std::string>&)> resolve;
   /// From here on it only connects, and answers on sockets that it has: other rights can be given up.
   std::function<void()> confine = [] {};
+  CollectivesHelper* collectives = nullptr;  // null: this rank makes none
 };
 
 /// What all ranks measured.
@@ -56,9 +73,10 @@ struct LaunchResults {
   std::vector<TestedNode> nodes;  // by their first rank
   std::vector<TestedRank> ranks;  // those that came, by number
   std::vector<PairResult> pairs;
-  std::vector<HostReport> reports;       // of each node
-  std::vector<HostCheck> launch_checks;  // ranks that did not come, or stopped answering
-  int64_t rounds = 0;                    // of pairs that were tested
+  std::optional<CollectiveResults> collectives;  // nothing: not asked for
+  std::vector<HostReport> reports;               // of each node
+  std::vector<HostCheck> launch_checks;          // ranks that did not come, or stopped answering
+  int64_t rounds = 0;                            // of pairs that were tested
   int64_t possible_rounds = 0;
   int64_t world_size = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "preflight/output.h"
+#include "preflight/peers/collectives/output.h"
 #include "preflight/peers/messages.h"
 
 namespace stalltrace::preflight {
@@ -151,6 +152,9 @@ std::string launch_text(const LaunchResults& results, const Judgement& judgement
   if (results.rounds < results.possible_rounds) {
     text += fmt::format("{} of {} rounds of pairs were tested (--rounds).\n", results.rounds, results.possible_rounds);
   }
+  if (results.collectives) {
+    text += collectives_text(*results.collectives);
+  }
   return text + checks_text(judgement.checks);
 }
 
@@ -199,6 +203,9 @@ std::string launch_json(const LaunchResults& results, const Judgement& judgement
   object["nodes"] = std::move(nodes);
   object["ranks"] = std::move(ranks);
   object["pairs"] = std::move(pairs);
+  if (results.collectives) {
+    object["collectives"] = collectives_json(*results.collectives);
+  }
   return escape_in_json(object.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 

@@ -19,6 +19,7 @@
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
 #include "preflight/peers/responder.h"
+#include "preflight/testing/fake_program.h"
 #include "preflight/testing/host_folder.h"
 #include "tests/support/golden_text.h"
 
@@ -55,15 +56,21 @@ class LocalLaunch {
     launch_.port = coordinator_->port();
   }
 
-  void start_rank(int32_t rank) {
-    ranks_.emplace_back([this, rank, launch = launch_]() mutable {
+  /// `program`: what makes collectives for it; null: it was started without.
+  void start_rank(int32_t rank, FakeProgram* program = nullptr) {
+    ranks_.emplace_back([rank, launch = launch_, program]() mutable {
       const HostFolder host;
       host.write("proc/sys/kernel/random/boot_id", "boot-" + std::to_string(rank));
       host.write("sys/class/net/lo/mtu", std::to_string(kMtu));
       launch.rank = rank;
       launch.name = "host" + std::to_string(rank);
       const HostReport report{.host = launch.name, .facts = {{"MTU of lo", std::to_string(kMtu)}}};
-      const LaunchHooks hooks{.resolve = [](const auto&) { return std::map<std::string, std::vector<std::string>>(); }};
+      std::optional<CollectivesHelper> helper;
+      if (program != nullptr) {
+        helper.emplace(program->take_socket(), 0, "", launch.collectives.max_bytes);
+      }
+      const LaunchHooks hooks{.resolve = [](const auto&) { return std::map<std::string, std::vector<std::string>>(); },
+                              .collectives = helper ? &*helper : nullptr};
       const auto failed = take_part(launch, report, {{"NCCL_SOCKET_IFNAME", "lo"}}, hooks, host.files());
       (void)failed;
     });
@@ -136,6 +143,80 @@ TEST(Launch, TestsEachPairBothWays) {
   const auto json = nlohmann::json::parse(launch_json(results, judge(results)));
   EXPECT_EQ(json["pairs"].size(), 6U);
   EXPECT_EQ(json["hosts"].size(), 3U);
+}
+
+/// A launch of two ranks on nodes of their own, with collectives of 8 to 128 bytes.
+CollectiveResults collectives_of(FakeProgram* first, FakeProgram* second, int64_t step_ns = 10 * kNsPerSecond) {
+  LocalLaunch local(2);
+  local.launch().collectives = {.wanted = true, .max_bytes = 128, .step_ns = step_ns, .after_fault_ns = 300 * kNsPerMs};
+  local.launch().flow = {.streams = 1, .bytes = 1 << 16, .time_ns = 50 * kNsPerMs};
+  local.listen();
+  local.start_rank(0, first);
+  local.start_rank(1, second);
+  const LaunchResults results = local.run();
+  EXPECT_TRUE(results.launch_checks.empty());
+  const auto json = nlohmann::json::parse(launch_json(results, judge(results)));
+  EXPECT_EQ(json["collectives"]["ranks"], 2);
+  return results.collectives.value_or(CollectiveResults());
+}
+
+TEST(Launch, TheLibrariesOfAllRanksMakeCollectives) {
+  std::vector<std::string> lines;
+  FakeProgram first([&](const std::string& line) {
+    lines.push_back(line);
+    return FakeProgram::healthy(line);
+  });
+  FakeProgram second([](const std::string& line) {
+    return line.starts_with("run") ? "launched\ndone 3000000 4 8\n" : FakeProgram::healthy(line);
+  });
+  const CollectiveResults results = collectives_of(&first, &second);
+  EXPECT_TRUE(results.faults.empty());
+  EXPECT_EQ(results.library, "/opt/nccl/lib/libnccl.so.2");
+  EXPECT_EQ(results.connect_ns, 12 * kNsPerMs);
+  ASSERT_EQ(results.times.size(), 6 * 3U);  // each operation with 8, 32 and 128 bytes
+  const CollectiveTime& time = results.times.front();
+  EXPECT_EQ(time.average_ns, 2 * kNsPerMs);
+  EXPECT_EQ(time.least_ns, kNsPerMs);
+  EXPECT_EQ(time.most_ns, 3 * kNsPerMs);
+  EXPECT_EQ(time.slowest_rank, 1);
+  EXPECT_EQ(time.calls, 16);  // 50 ms of the slowest rank's calls
+  EXPECT_EQ(results.wrong.size(), 2 * results.times.size());
+  EXPECT_EQ(results.wrong.front().rank, 1);
+  const std::vector<std::string> begin{"load 0", "id", "connect 2 0 128 " + std::string(256, 'a'),
+                                       "run AllReduce 8 1 1", "run AllReduce 8 16 0"};
+  ASSERT_GE(lines.size(), begin.size());
+  EXPECT_EQ(std::vector(lines.begin(), lines.begin() + static_cast<std::ptrdiff_t>(begin.size())), begin);
+}
+
+TEST(Launch, CollectivesEndAtTheFirstFault) {
+  FakeProgram healthy(FakeProgram::healthy);
+  const CollectiveResults without = collectives_of(&healthy, nullptr);
+  ASSERT_EQ(without.faults.size(), 1U);
+  EXPECT_EQ(without.faults[0].kind, CollectiveFault::Kind::kNotReady);
+  EXPECT_EQ(without.faults[0].rank, 1);
+  EXPECT_NE(without.faults[0].detail.find("--collectives"), std::string::npos);
+  EXPECT_TRUE(without.times.empty());
+  FakeProgram other(FakeProgram::healthy);
+  FakeProgram hangs([](const std::string& line) {
+    return line.starts_with("run AllGather") ? "launched\n" : FakeProgram::healthy(line);
+  });
+  const CollectiveResults hung = collectives_of(&other, &hangs, 500 * kNsPerMs);
+  ASSERT_EQ(hung.faults.size(), 1U);
+  EXPECT_EQ(hung.faults[0].kind, CollectiveFault::Kind::kUnfinished);
+  EXPECT_TRUE(hung.faults[0].launched);
+  EXPECT_EQ(hung.faults[0].step, "AllGather of 8 B");
+  EXPECT_EQ(hung.times.size(), 3U);                // of AllReduce
+  FakeProgram third([](const std::string& line) {  // waits for the other one in vain
+    return line.starts_with("connect") ? "" : FakeProgram::healthy(line);
+  });
+  FakeProgram fails([](const std::string& line) {
+    return line.starts_with("connect") ? "error ncclCommInitRank: invalid usage\n" : FakeProgram::healthy(line);
+  });
+  const CollectiveResults failed = collectives_of(&third, &fails);
+  ASSERT_EQ(failed.faults.size(), 2U);
+  EXPECT_EQ(failed.faults[0].kind, CollectiveFault::Kind::kUnfinished);  // long before the 2 min for a set-up
+  EXPECT_EQ(failed.faults[1].kind, CollectiveFault::Kind::kError);
+  EXPECT_EQ(failed.faults[1].detail, "ncclCommInitRank: invalid usage");
 }
 
 TEST(Launch, NeighboursThatNoRoundTestsAreReachedBeforeAllSendAtOnce) {

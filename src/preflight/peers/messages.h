@@ -18,6 +18,8 @@ namespace stalltrace::preflight {
 /// Both ends of a launch are the same program: another number is another version of it.
 inline constexpr int64_t kProtocol = 1;
 inline constexpr int32_t kMostRanks = 1 << 16;
+/// The order to wait no longer for what the last order asked for; it has no answer of its own.
+inline constexpr const char* kStopOrder = "stop";
 
 /// How a rank introduces itself.
 struct Hello {

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "preflight/nccl/settings.h"
 #include "preflight/network/interfaces.h"
+#include "preflight/peers/collectives/messages.h"
 #include "preflight/peers/launch.h"
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
@@ -153,6 +154,13 @@ Result<Json> answer_test(const Json& message, const FlowLimits& limits, Reached&
   return to_json(result);
 }
 
+Json answer_collective(const Json& message, CollectivesHelper* helper, int stop) {
+  const auto order = collective_order_from_json(message);
+  return to_json(!order              ? CollectiveAnswer{.detail = order.error().what}
+                 : helper == nullptr ? CollectiveAnswer{.detail = "this rank was started without --collectives"}
+                                     : helper->follow(*order, stop));
+}
+
 Status arrive_at_barriers(LineChannel& channel) {
   ST_TRY(channel.send({{"ready", true}}));
   for (;;) {
@@ -219,6 +227,10 @@ Result<bool> take_part(const Launch& launch, const HostReport& report, const Env
       ST_TRY(channel.send(answer));
     } else if (order == "barrier") {
       ST_TRY(arrive_at_barriers(channel));
+    } else if (order == "collective") {
+      ST_TRY(channel.send(answer_collective(*message, hooks.collectives, channel.fd())));
+    } else if (order == kStopOrder) {
+      continue;  // what it was for has ended
     } else if (order == "end") {
       return message->value("failed", Json()) == true;
     } else {

@@ -24,7 +24,7 @@ constexpr int64_t kMinuteNs = 60 * kNsPerSecond;
 constexpr int64_t kMinutes = 10;
 constexpr double kRoundingNs = 1000;  // drift over no time counts as its ppm in ns
 
-Node node_of(NodeId id, const std::string& boot, int64_t clock_offset_ns = 0) {
+Node node_with_boot(NodeId id, const std::string& boot, int64_t clock_offset_ns = 0) {
   return {.node_id = id, .name = "node" + std::to_string(id), .boot_id = boot, .clock_offset_ns = clock_offset_ns};
 }
 
@@ -41,9 +41,9 @@ struct Hosts {
 
   [[nodiscard]] Cluster loaded() const {
     MemorySource source;
-    source.accept(node_of(1, "a"));
-    source.accept(node_of(2, "b"));
-    source.accept(node_of(3, "b", 50));
+    source.accept(node_with_boot(1, "a"));
+    source.accept(node_with_boot(2, "b"));
+    source.accept(node_with_boot(3, "b", 50));
     for (int64_t since_ns = 0; since_ns <= kMinutes * kMinuteNs; since_ns += kMinuteNs) {
       const int64_t utc_ns = kStart + since_ns;
       source.accept(ClockReading{.node_id = 1, .timestamp_ns = utc_ns, .utc_ns = utc_ns, .max_error_ns = 2 * kNsPerMs});
@@ -167,7 +167,7 @@ TEST(KernelClocks, DriftIsFound) {
 }
 
 TEST(KernelClocks, OfALongRecordingAreThinnedOut) {
-  const std::vector<Node> nodes{node_of(1, "a"), node_of(2, "b")};
+  const std::vector<Node> nodes{node_with_boot(1, "a"), node_with_boot(2, "b")};
   MemorySource source;
   for (int64_t minute = 0; minute < 3000; ++minute) {
     const int64_t utc_ns = kStart + minute * kMinuteNs;

@@ -75,6 +75,9 @@ Result<LaunchResults> Coordinator::run(const Announce& announce) {
     announce(fmt::format("all at once: each node sends to the next for {}", format_duration(flow.time_ns)));
     test_together(ranks);
   }
+  if (ranks.launch.collectives.wanted) {
+    test_collectives(ranks, announce);
+  }
   return ranks.results;
 }
 

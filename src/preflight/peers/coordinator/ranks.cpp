@@ -37,8 +37,10 @@ std::vector<size_t> Ranks::readable(const std::set<size_t>& waiting, int64_t end
   return found;
 }
 
-std::map<size_t, Json> Ranks::ask(const std::map<size_t, Json>& orders, int64_t limit_ns, std::string_view step) {
-  const int64_t end_ns = monotonic_now_ns() + limit_ns;
+std::map<size_t, Json> Ranks::ask(const std::map<size_t, Json>& orders, int64_t limit_ns, std::string_view step,
+                                  const std::function<bool(const Json&)>& is_fault) {
+  int64_t end_ns = monotonic_now_ns() + limit_ns;
+  std::optional<int64_t> stop_ns;
   std::set<size_t> waiting;
   for (const auto& [index, order] : orders) {
     Session& session = sessions[index];
@@ -53,12 +55,22 @@ std::map<size_t, Json> Ranks::ask(const std::map<size_t, Json>& orders, int64_t 
   }
   std::map<size_t, Json> answers;
   while (!waiting.empty() && monotonic_now_ns() < end_ns) {
-    for (const size_t index : readable(waiting, end_ns)) {
+    if (stop_ns && monotonic_now_ns() >= *stop_ns) {
+      for (const size_t index : waiting) {
+        (void)sessions[index].channel.send({{"order", kStopOrder}});  // where it fails, reading does too
+      }
+      end_ns = std::min(end_ns, monotonic_now_ns() + kReadyNs);
+      stop_ns = end_ns;
+    }
+    for (const size_t index : readable(waiting, stop_ns ? std::min(end_ns, *stop_ns) : end_ns)) {
       auto message = sessions[index].channel.poll_message();
       if (!message) {
         give_up(sessions[index], step, message.error().what);
         waiting.erase(index);
       } else if (*message) {
+        if (!stop_ns && is_fault && is_fault(**message)) {
+          stop_ns = monotonic_now_ns() + launch.collectives.after_fault_ns;
+        }
         answers.emplace(index, **std::move(message));
         waiting.erase(index);
       }

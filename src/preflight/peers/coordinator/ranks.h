@@ -45,9 +45,12 @@ class Ranks {
   }
   [[nodiscard]] const TestedNode& node(int32_t index) const { return results.nodes[static_cast<size_t>(index)]; }
 
-  /// Sends the orders (by session), and waits for all answers. A session without one in time is closed.
+  /// Sends the orders (by session), and waits for all answers. A session without one in time is closed. `is_fault`:
+  /// some time after an answer for which it is true the others get kStopOrder, as they may wait for that
+  /// rank.
   std::map<size_t, nlohmann::ordered_json> ask(const std::map<size_t, nlohmann::ordered_json>& orders, int64_t limit_ns,
-                                               std::string_view step);
+                                               std::string_view step,
+                                               const std::function<bool(const nlohmann::ordered_json&)>& is_fault = {});
   /// Those of these sessions that have something to read; waits for one.
   std::vector<size_t> readable(const std::set<size_t>& waiting, int64_t end_ns);
   /// Closes a session for good, and makes it a failed check of the launch.

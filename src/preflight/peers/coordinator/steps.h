@@ -2,6 +2,8 @@
 // The steps of the tests between nodes, in this order. Each asks the ranks, and adds to their results.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "preflight/peers/coordinator/ranks.h"
@@ -19,5 +21,8 @@ void test_slow_pairs_again(Ranks& ranks);
 void test_barrier(Ranks& ranks);
 /// Each node sends to the next, all at once. Before, those that no pair has tested connect to it.
 void test_together(Ranks& ranks);
+/// Has the library of each rank make collectives of all ranks that are there, size by size. Ends at the first one that
+/// fails on a rank.
+void test_collectives(Ranks& ranks, const std::function<void(const std::string&)>& announce);
 
 }  // namespace stalltrace::preflight

@@ -10,6 +10,7 @@
 #include "base/numbers/median.h"
 #include "base/text.h"
 #include "preflight/peers/endpoint.h"
+#include "preflight/peers/judge/collectives.h"
 #include "preflight/peers/judge/links_at_fault.h"
 #include "preflight/peers/judge/thresholds.h"
 #include "preflight/preflight.h"
@@ -54,6 +55,7 @@ class Judge {
     check_flows();
     check_together();
     check_barrier();
+    std::ranges::move(judge_collectives(results_), std::back_inserter(made_.checks));
     made_.pairs = links_.worst();
     return std::move(made_);
   }

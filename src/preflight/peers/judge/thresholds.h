@@ -35,6 +35,10 @@ inline constexpr int64_t kBadStragglerNs = 5 * kNsPerMs;
 /// A scheduler's turns are some milliseconds; a rank that pauses for a tenth of a second did not get a CPU, or its
 /// packet was lost (TCP repeats after 200 ms).
 inline constexpr int64_t kPauseNs = 100 * kNsPerMs;
+/// A ring of ranks has the bandwidth of one link on its bus. Half of it is more than what a library loses; small sizes
+/// are a matter of latency.
+inline constexpr double kLowBusShare = 0.5;
+inline constexpr int64_t kBusBytes = 1 << 20;
 /// Launchers start the ranks of a job within a few seconds.
 inline constexpr int64_t kLateStartNs = 10 * kNsPerSecond;
 
