@@ -52,7 +52,7 @@ OTHERS_TEXT = {
         "an ordinary line of a job",
     ),
     # command lines, and what a command that the test wrote prints
-    "lab/cluster/cluster_test.cpp": ("ip netns exec ", "--mca btl "),
+    "lab/cluster/cluster_test.cpp": ("ip netns exec ", "--mca btl ", " --node-fault hangs"),
     "src/base/process/procfs_test.cpp": ("train --token two words",),
     "src/base/process/subprocess_test.cpp": ("kept new added", " one two words", "nft add rule "),
     # the test's own errors, input and files
@@ -73,7 +73,7 @@ OTHERS_TEXT = {
 }
 
 
-def literals_in(source):
+def asserted_literals(source):
     """The literals in the brackets of the source's assertions, adjacent ones joined."""
     for assertion in CPP_ASSERTION.finditer(source):
         depth, literal = 0, None
@@ -93,7 +93,7 @@ def literals_in(source):
 
 def sentences_expected(source):
     """The sentences in the assertions of a C++ test, except those that it gave to the code itself."""
-    asserted = collections.Counter(literals_in(source))
+    asserted = collections.Counter(asserted_literals(source))
     expected = [text for text, times in asserted.items() if CPP_SENTENCE.search(text) and source.count(text) <= times]
     return list(dict.fromkeys([*CPP_PROSE.findall(source), *expected]))
 

@@ -44,10 +44,10 @@ class Pushing(Case):
     def test_a_recording_is_taken_in_once(self):
         served = self.serve()
         self.assertIn(str(self.accepted), served.lines[1])
-        for shown in ("copied to", "is there already"):
+        for shown in ("pushed to a server", "pushed before"):
             pushed = self.push(f"http://{served.address}")
             self.done(pushed)
-            self.assertIn(shown, pushed.stderr)
+            self.assert_says(shown, pushed.stderr)
             name, = self.names()
             self.assertRegex(name, r"^node0-\d{8}T\d{6}Z\.db$")
             self.assertIn(name, pushed.stderr)
@@ -83,7 +83,7 @@ class Pushing(Case):
 
     def test_where_nothing_listens_it_ends_in_time_and_the_recording_stays(self):
         begin = time.monotonic()
-        self.refused(self.push(f"http://127.0.0.1:{free_port()}", "--timeout", "1s"), FAILED, "a.db", "not copied")
+        self.refused(self.push(f"http://127.0.0.1:{free_port()}", "--timeout", "1s"), FAILED, "a.db", "a recording was not pushed")
         self.assertLess(time.monotonic() - begin, 10)
         self.assertTrue(self.recording.exists())
 
@@ -95,12 +95,12 @@ class Pushing(Case):
         reading = Served(self.recording, "--token-file", self.token, "--listen", "127.0.0.1:0")
         self.addCleanup(reading.close)
         begin = time.monotonic()
-        self.refused(self.push(f"http://{served.address}", token=wrong), FAILED, "token is wrong")
+        self.refused(self.push(f"http://{served.address}", token=wrong), FAILED, "a token is wrong")
         self.refused(run("push", self.recording, "--to", f"http://{served.address}", environment={"STALLTRACE_TOKEN": TOKEN}), FAILED,
-                     "a token is needed")  # any user can own a port of loopback
+                     "a token is missing")  # any user can own a port of loopback
         self.refused(self.push(f"http://{reading.address}"), FAILED, "--accept")
         self.refused(self.push("http://gpu7:7700"), USAGE, "https://")
-        self.refused(self.push("https://a,b"), USAGE, "one server")
+        self.refused(self.push("https://a,b"), USAGE, "one server is pushed to")
         self.refused(self.push(self.folder), USAGE, "--to")
         self.assertLess(time.monotonic() - begin, 20)
         self.assertEqual(self.names(), [])

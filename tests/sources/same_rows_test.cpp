@@ -88,7 +88,10 @@ class RandomTrace {
     if constexpr (requires { row.launch_ns; }) {
       row.launch_ns = below(3) == 0 ? std::nullopt : std::optional(length_ns / 2);
     }
-    if constexpr (requires { row.window_ns; }) {
+    if constexpr (requires {
+                    row.window_ns;
+                    row.open;
+                  }) {
       row.window_ns = length_ns;
       row.open = below(50) == 0;
     }

@@ -36,7 +36,7 @@ constexpr int64_t kLastTriesNs = 5 * kNsPerSecond;  // once the trace has ended
 constexpr milliseconds kEnd{6000};                  // for the child to end after that
 constexpr int64_t kShortestWaitNs = kNsPerSecond / 4;
 constexpr int64_t kLongestWaitNs = 30 * kNsPerSecond;
-constexpr int kMostFiles = 100;  // of one name
+constexpr int kMostOfOneName = 100;  // of one name
 constexpr size_t kMostOfAnError = 4000;
 constexpr size_t kMostOfAMessage = 60U << 10;  // a channel's is 64 KiB
 
@@ -85,7 +85,7 @@ class ToFolder final : public Sender {
  private:
   /// A new file: one that is there may be another user's.
   Status open(const std::string& name) {
-    for (int number = 1; number <= kMostFiles; ++number) {
+    for (int number = 1; number <= kMostOfOneName; ++number) {
       path_ = fmt::format("{}/{}{}.findings.jsonl", folder_, name, number == 1 ? "" : fmt::format("-{}", number));
       file_ = UniqueFd(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600));
       if (file_ || errno != EEXIST) {
@@ -102,13 +102,17 @@ class ToFolder final : public Sender {
   }
   Status append(const std::string& lines) {
     struct stat status {};
-    if (::fstat(file_.get(), &status) == 0 && write_all(file_.get(), lines) &&
-        (::fsync(file_.get()) == 0 || errno == EINVAL)) {
+    if (::fstat(file_.get(), &status) != 0) {
+      return fail_errno(path_, errno);
+    }
+    if (write_all(file_.get(), lines) && (::fsync(file_.get()) == 0 || errno == EINVAL)) {
       return {};
     }
-    const int error = errno;
-    (void)::ftruncate(file_.get(), status.st_size);  // the lines come again as a whole
-    return fail_errno(path_, error);
+    Status failed = fail_errno(path_, errno);
+    if (::ftruncate(file_.get(), status.st_size) != 0) {  // the lines come again as a whole
+      failed.error().what += "; a part of the lines is in it";
+    }
+    return failed;
   }
 
   std::string folder_;

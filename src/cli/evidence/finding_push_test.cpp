@@ -18,7 +18,7 @@ namespace {
 using store::must;
 using testing::HasSubstr;
 
-const LoadClient kNoClient = [] { return Result<fleet::ClientOptions>(fail("no token", "give one")); };
+const LoadClient kNoClient = [] { return Result<fleet::ClientOptions>(fail("tokenless", "give one")); };
 
 FindingPush to_folder_of(const std::string& path) {
   return must(FindingPush::start({.shown = path, .server = std::nullopt}, kNoClient, Readers::kOwner));
@@ -63,7 +63,7 @@ TEST(FindingPush, WhatCanNotBeHandedOverIsCountedAndReportedOnce) {
     problem = push.problem();
   }
   ASSERT_TRUE(problem.has_value());
-  EXPECT_THAT(problem->what, HasSubstr("no token"));
+  EXPECT_THAT(problem->what, HasSubstr("tokenless"));
   EXPECT_EQ(problem->remedy, "give one");
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; i < 10'000; ++i) {

@@ -234,9 +234,11 @@ Status AcceptedFolder::append(const std::string& name, const std::string& lines)
   // A line that a full disk or a kill has cut short stays one of its own.
   const bool cut = status.st_size > 0 && !ends_with(file.get(), status.st_size, "\n");
   if (!write_all(file.get(), (cut ? "\n" : "") + lines)) {
-    const int error = errno;
-    (void)::ftruncate(file.get(), status.st_size);
-    return fail_errno(name, error);
+    Status failed = fail_errno(name, errno);
+    if (::ftruncate(file.get(), status.st_size) != 0) {
+      failed.error().what += "; a part of the lines is in it";
+    }
+    return failed;
   }
   return ::fsync(file.get()) == 0 || errno == EINVAL ? Status() : Status(fail_errno(name, errno));
 }

@@ -406,7 +406,9 @@ class BeastServer final : public HttpServer {
     channel.never_expires();  // what the disk takes is not the client's
     std::function<Upload()> begin = [&] { return options_.uploads.begin(request); };
     const HttpAnswer no_memory = answer_of_error(500, "no memory is left", "push it again later");
-    Upload upload = co_await by_worker(std::move(begin), Upload{.body = nullptr, .refusal = no_memory});
+    Upload refused;  // g++ 12 destroys an aggregate made within a co_await expression twice
+    refused.refusal = no_memory;
+    Upload upload = co_await by_worker(std::move(begin), std::move(refused));
     if (!upload.body) {
       co_return upload.refusal;
     }
@@ -443,7 +445,8 @@ class BeastServer final : public HttpServer {
       received.erase(0, wanted);
       left -= wanted;
       std::function<std::optional<HttpAnswer>()> add = [&] { return body.add(piece); };
-      std::optional<HttpAnswer> refused = co_await by_worker(std::move(add), std::optional<HttpAnswer>(no_memory));
+      std::optional<HttpAnswer> otherwise = no_memory;
+      std::optional<HttpAnswer> refused = co_await by_worker(std::move(add), std::move(otherwise));
       if (refused) {
         co_return refused;
       }

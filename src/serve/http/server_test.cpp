@@ -347,7 +347,11 @@ TEST(ServerUploads, AreRefusedBeforeTheBody) {
   const std::string wanted = "Expect: 100-continue\r\n";
   EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted))), 401);
   EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted + "Authorization: Bearer wrong\r\n"))), 401);
-  EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted + "Transfer-Encoding: chunked\r\n"))), 411);
+  EXPECT_EQ(status_of(answer_to(server.port(), post(5, wanted + "Transfer-Encoding: chunked\r\n"))), 400);
+  EXPECT_EQ(status_of(answer_to(server.port(),
+                                "POST /up HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+                                "Authorization: Bearer 0123456789abcdef\r\n\r\n")),
+            411);
   EXPECT_EQ(status_of(answer_to(server.port(),
                                 "PUT /up HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999999\r\n"
                                 "Authorization: Bearer 0123456789abcdef\r\n\r\n")),
