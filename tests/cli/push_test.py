@@ -198,14 +198,17 @@ class Pushing(Case):
         def lines():
             return [json.loads(line) for path in folder.glob("*.findings.jsonl") for line in path.read_text().splitlines()]
 
-        wait_until(lines, "a finding")
+        wait_until(lambda: any(line["finding"]["cause"] == "process_stopped" for line in lines()), "a finding")
         self.assertIsNone(tracer.process.poll())
         job.ranks[1].send_signal(signal.SIGCONT)
         wait_until(lambda: any(line["news"] == "ended" for line in lines()), "its end")
         job.kill()
         self.assertEqual(tracer.stop(), DONE)
-        first = lines()[0]
-        self.assertEqual((first["node"], first["number"], first["news"], first["finding"]["cause"]), ("node7", 1, "began", "process_stopped"))
+        found = lines()
+        first = found[0]
+        self.assertEqual((first["node"], first["number"], first["news"]), ("node7", 1, "began"))
+        # Where the machine is busy, an earlier moment may be one, too.
+        self.assertIn("process_stopped", {line["finding"]["cause"] for line in found if line["news"] == "began"})
         (started_ns,), = tracer.rows("SELECT started_ns FROM node")
         self.assertEqual(first["started_ns"], started_ns)
         (detected_ns,), = tracer.rows("SELECT min(detected_ns) FROM finding")

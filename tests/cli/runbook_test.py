@@ -103,6 +103,8 @@ COVERED = {
     "stalltrace mcp": "tests/cli/mcp_test.py:Mcp.test_every_answer_matches_its_schema_and_leads_on",
     "stalltrace serve": "tests/cli/serve_test.py:Serving.test_nodes_give_what_their_files_would",
     "stalltrace trace --serve": "tests/cli/serve_test.py:Serving.test_a_recording_is_served_while_it_is_written",
+    "srun --ntasks-per-node=8 stalltrace preflight --network --collectives":
+        "tests/jobs/preflight_test.py:Preflight.test_collectives_of_the_jobs_library",
     "stalltrace check": "tests/cli/tracing_test.py:Check.test_this_host",
     "sudo stalltrace trace --duration 2m": "tests/cli/tracing_test.py:Trace.test_a_host_without_a_job_is_traced_in_peace",
     "sudo stalltrace trace --duration 2m --out $(hostname).db":

@@ -50,7 +50,7 @@ class Hosts(Case):
     def test_a_throttled_cgroup(self):
         _, finding = self.explain("cpu_contention:rank=1,how=throttle", "--timeout", "60s", steps=51)
         self.assertIn("throttled", finding["summary"])
-        self.assertIn("stalltrace-0", finding["summary"])
+        self.assertIn("stalltrace-lab-0", finding["summary"])
 
     @unittest.skipUnless(has_controller("memory"), "no cgroup here can limit memory")
     def test_a_rank_killed_for_want_of_memory(self):

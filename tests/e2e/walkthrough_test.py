@@ -54,6 +54,8 @@ class Walkthrough(Case):
 
 
 class AgentsThatFail(Case):
+    maxDiff = None
+
     def asked(self, lab, *words):
         """The answer as JSON. It comes within the time limit and a second, and each node that failed is named with its reason."""
         begin = time.monotonic()
@@ -80,6 +82,8 @@ class AgentsThatFail(Case):
                          [(file.stem, *row) for file, found in zip(files, calls) for row in found])
         self.assertGreater(sum(row["calls"] for row in rows), 2 * 45)
         here = json.loads(self.done(run("explain", *files, "--json")))
+        for finding in report["findings"] + here["findings"]:
+            del finding["severity"]  # by the share of the recordings' time, which went on after the question
         self.assertEqual(report["findings"], here["findings"])
         for key in ("nodes", "ranks", "collectives"):
             self.assertEqual(report["recording"][key], here["recording"][key], key)

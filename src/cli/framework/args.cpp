@@ -15,9 +15,13 @@ bool is_help(std::string_view word) { return word == "--help" || word == "-h"; }
 
 bool is_flag(std::string_view word) { return word.size() > 1 && word.starts_with('-'); }
 
-/// The flag that was probably meant: a similar one. One letter says nothing: flags have no short forms, and the first
-/// that begins with it may mean anything.
+/// The flag that was probably meant: a similar one. One letter says nothing, since flags have no short forms and the
+/// first that begins with it may mean anything; but for -o, which is the output in most programs.
 std::string suggestion(std::string_view typed, std::span<const FlagShape> shapes) {
+  const bool has_output = std::ranges::find(shapes, "--out", &FlagShape::name) != shapes.end();
+  if (typed == "-o" && has_output) {
+    return "did you mean '--out'?";
+  }
   if (typed.size() == 2) {
     return "flags are whole words; --help lists them";
   }

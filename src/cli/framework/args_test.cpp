@@ -80,7 +80,7 @@ TEST(Args, RefusesAndSuggests) {
   const std::vector<std::tuple<Words, std::string, std::string>> cases{
       {{"--jsn"}, "'--jsn' is not known", "'--json'"},
       {{"--OUT", "x"}, "'--OUT' is not known", "'--out'"},
-      {{"-o", "x"}, "'-o' is not known", "--help"},
+      {{"-o", "x"}, "'-o' is not known", "'--out'"},
       {{"-d=5s"}, "'-d' is not known", "--help"},
       {{"-x"}, "'-x' is not known", "--help"},
       {{"-out", "x"}, "'-out' is not known", "'--out'"},
@@ -101,7 +101,7 @@ TEST(Args, RefusesAndSuggests) {
 }
 
 TEST(Args, OneLetterIsNoHintAtAFlag) {
-  for (const std::string word : {"-o", "-j", "-d"}) {
+  for (const std::string word : {"-x", "-j", "-d"}) {
     const auto args = split({word});
     ASSERT_FALSE(args.has_value());
     for (const FlagShape& shape : kShapes) {
