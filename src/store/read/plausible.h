@@ -64,9 +64,9 @@ bool holds(const ValueRange& range, const OrNullUnless<T>& field) {
   return holds(range, field.value);
 }
 
-/// Checked for every row that is read.
+/// Checked for every row that is read. Flattened: otherwise each column is a call.
 template <typename T>
-bool is_plausible(const T& row) {
+[[gnu::flatten]] bool is_plausible(const T& row) {
   bool plausible = true;
   each_column(row, [&](Column column, const auto& field) { plausible &= holds(range_of(column.kind()), field); });
   return plausible;
