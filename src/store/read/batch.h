@@ -118,7 +118,7 @@ class Batch {
     const size_t before = used_;
     const auto take = [this](RecordColumns& columns) {
       T& row = slot();
-      each_column(row, Extractor(columns));
+      decode(columns, row);
       keep(row);
     };
     if (scan_ != nullptr) {
@@ -130,6 +130,13 @@ class Batch {
     }
     used_ = before;
     return read_with_sql(first_id, end_id);
+  }
+
+  /// Flattened, and with a copy of its own: otherwise each column is a call, and the position is stored after each.
+  [[gnu::flatten]] static void decode(RecordColumns& columns, T& row) {
+    RecordColumns own = columns;
+    each_column(row, Extractor(own));
+    columns = own;
   }
 
   Status read_with_sql(int64_t first_id, int64_t end_id) {
