@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "store/schema/columns.h"
+#include "store/schema/short_text.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
@@ -123,7 +124,7 @@ class Extractor {
   requires std::is_enum_v<T>
   void get(T& value) const {
     const std::string_view name = columns_.text();
-    if (name != to_text(value)) {  // a reused row mostly has its predecessor's value already
+    if (!same_short_text(name, to_text(value))) {  // a reused row mostly has its predecessor's value already
       value = parse(name, value);
     }
   }
