@@ -59,7 +59,7 @@ bool read_instance(const Timeline& timeline, uint32_t group, int64_t number, Ins
 
 /// From this many ranks on two threads read instances, some together: one of 8,192 ranks takes 0.7 ms (2026-11-27).
 inline constexpr size_t kManyRanks = 1024;
-inline constexpr size_t kReadTogether = 4;              // 16 took as long
+inline constexpr size_t kReadTogether = 4;
 using InstancesRead = std::array<bool, kReadTogether>;  // what read_instance() returned for each
 /// Fills `out`, of kReadTogether elements at most, with the instances from `number` on.
 InstancesRead read_together(const Timeline& timeline, uint32_t group, int64_t number, std::span<Instance> out);

@@ -133,6 +133,8 @@ class Batch {
   }
 
   /// Flattened, and with a copy of its own: otherwise each column is a call, and the position is stored after each.
+  /// Without this and that of is_plausible(), explain of 128 files takes 1.09 times the CPU time (0.91..1.21; 10 paired
+  /// rounds, 2026-11-27).
   [[gnu::flatten]] static void decode(RecordColumns& columns, T& row) {
     RecordColumns own = columns;
     each_column(row, Extractor(own));

@@ -64,7 +64,7 @@ bool holds(const ValueRange& range, const OrNullUnless<T>& field) {
   return holds(range, field.value);
 }
 
-/// Checked for every row that is read. Flattened: otherwise each column is a call.
+/// Checked for every row that is read. Flattened: otherwise each column is a call (batch.h has what it is worth).
 template <typename T>
 [[gnu::flatten]] bool is_plausible(const T& row) {
   bool plausible = true;
