@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "plugin/collectives/orders.h"
@@ -22,6 +24,10 @@ int main() {
   static char line[4096];
   ::prctl(PR_SET_NAME, "st-collectives");
   ::signal(SIGPIPE, SIG_IGN);
+  // NCCL prints to standard output, and this process ends at once or is killed: each line goes out when it is complete.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  // The job may have it otherwise: a communicator that returns before it is made is no use here.
+  ::setenv("NCCL_COMM_BLOCKING", "1", 1);
   stalltrace::collectives::Orders orders(kParent);
   size_t size = 0;
   for (;;) {

@@ -24,6 +24,10 @@ CollectiveFault::Kind kind_of(CollectiveAnswer::State state, bool loads) {
 }
 
 constexpr int64_t kIdNs = 30 * kNsPerSecond;
+/// The next size takes four times as long, and is made twice within a step's limit, which is a minute.
+constexpr int64_t kMostTimedNs = 5 * kNsPerSecond;
+
+int64_t time_of(const Launch& launch) { return std::min(launch.flow.time_ns, kMostTimedNs); }
 
 class Collectives {
  public:
@@ -51,7 +55,7 @@ class Collectives {
         if (!once_ns) {
           return;
         }
-        if (*once_ns > ranks_.launch.flow.time_ns) {
+        if (*once_ns > time_of(ranks_.launch)) {
           break;  // a larger one takes longer
         }
       }
@@ -97,10 +101,12 @@ Answers Collectives::ask(const std::function<CollectiveOrder(size_t)>& order_of,
   Answers answers;
   for (const size_t session : members_) {
     const auto found = answered.find(session);
+    // NCCL fails on the others, too, where a rank is gone: their errors are of that.
+    const bool gone = !ranks_.sessions[session].channel.open();
     const CollectiveAnswer answer =
-        found == answered.end()
-            ? CollectiveAnswer{.state = CollectiveAnswer::State::kUnfinished, .detail = "is gone, or does not answer"}
-            : collective_answer_from_json(found->second);
+        found != answered.end() ? collective_answer_from_json(found->second)
+        : gone                  ? CollectiveAnswer{.state = CollectiveAnswer::State::kEnded, .detail = "is gone"}
+               : CollectiveAnswer{.state = CollectiveAnswer::State::kUnfinished, .detail = "does not answer"};
     if (answer.state != CollectiveAnswer::State::kDone) {
       results().faults.push_back({.kind = kind_of(answer.state, first_step),
                                   .rank = rank_of(session),
@@ -164,9 +170,9 @@ bool Collectives::make_calls(const CollectiveOrder& order, CollectiveTime& time)
     return false;
   }
   time = {.operation = order.operation, .calls = order.calls, .least_ns = INT64_MAX};
-  int64_t sum_ns = 0;
+  double sum_ns = 0;
   for (const auto& [session, answer] : answers) {
-    sum_ns += answer.duration_ns / static_cast<int64_t>(answers.size());
+    sum_ns += static_cast<double>(answer.duration_ns);
     time.bytes = std::max(time.bytes, answer.bytes);
     time.least_ns = std::min(time.least_ns, answer.duration_ns);
     if (answer.duration_ns >= time.most_ns) {
@@ -178,7 +184,7 @@ bool Collectives::make_calls(const CollectiveOrder& order, CollectiveTime& time)
           {.operation = order.operation, .bytes = answer.bytes, .rank = rank_of(session), .elements = answer.wrong});
     }
   }
-  time.average_ns = sum_ns;
+  time.average_ns = static_cast<int64_t>(sum_ns / static_cast<double>(std::max<size_t>(answers.size(), 1)));
   return true;
 }
 
@@ -190,7 +196,7 @@ std::optional<int64_t> Collectives::measure(size_t operation, int64_t bytes) {
     return std::nullopt;
   }
   CollectiveTime time = once;
-  order.calls = std::clamp<int64_t>(ranks_.launch.flow.time_ns / std::max<int64_t>(once.most_ns, 1), 1, kMostCalls);
+  order.calls = std::clamp<int64_t>(time_of(ranks_.launch) / std::max<int64_t>(once.most_ns, 1), 1, kMostCalls);
   order.check = false;
   if (order.calls > 1 && !make_calls(order, time)) {
     return std::nullopt;
@@ -213,7 +219,7 @@ void test_collectives(Ranks& ranks, const std::function<void(const std::string&)
       "collectives: the job's NCCL makes {} of {} to {} among {}; each size once, and then up to {} times in about {}. "
       "Each rank takes {} of its GPU",
       fmt::join(names, ", "), format_size(collective_sizes(limits.max_bytes).front()), format_size(limits.max_bytes),
-      count_of(ranks.results.collectives->ranks, "rank"), kMostCalls, format_duration(ranks.launch.flow.time_ns),
+      count_of(ranks.results.collectives->ranks, "rank"), kMostCalls, format_duration(time_of(ranks.launch)),
       format_size(2 * limits.max_bytes)));
   test.run();
 }
