@@ -47,7 +47,7 @@ Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, 
   }
   const size_t asked = target.nodes.size();
   ST_ASSIGN(const std::unique_ptr<fleet::FleetSource> source,
-            fleet::FleetSource::open(std::move(target.nodes), {.client = std::move(target.client), .window = window}));
+            fleet::FleetSource::open(std::move(target.nodes), {.client = std::move(target.client)}));
   Result<ExplainResult> result = fail("");
   for (size_t answering = asked + 1; source->answering() > 0 && source->answering() < answering;) {
     answering = source->answering();

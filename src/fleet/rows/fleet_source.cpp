@@ -18,8 +18,7 @@
 namespace stalltrace::fleet {
 namespace {
 
-constexpr int64_t kShareOfOne = 4;                  // one of several nodes may take a quarter of the room
-constexpr int64_t kMostCounted = int64_t{1} << 40;  // of a host, which may claim anything
+constexpr int64_t kShareOfOne = 4;  // one of several nodes may take a quarter of the room
 /// Of one time that nodes are asked, where nearly nothing is left of the limit.
 constexpr std::chrono::nanoseconds kLeastLimit{std::chrono::milliseconds(50)};
 
@@ -78,7 +77,7 @@ std::string tables_in(const std::vector<serve::RowsRequest::Read>& reads) {
 
 Status no_room() {
   return fail("the rows of all nodes together take more than are kept here",
-              "give --from and --to, or fewer nodes; or look at it on that node: stalltrace explain FILE");
+              "give fewer nodes, or look at it on that node: stalltrace explain FILE");
 }
 
 bool covers(TimeRange all, TimeRange part) { return all.from_ns <= part.from_ns && all.to_ns >= part.to_ns; }
@@ -148,15 +147,11 @@ class RowsConversation final : public Conversation {
   bool may_be_older_ = false;  // it may refuse the last question for those
 };
 
-/// No collective belongs to it: a recording holds none from before 1970.
-constexpr TimeRange kNever{.to_ns = 0};
-
-/// What a node serves and its clocks, then the same rows of each of its recordings; but no collectives of one that has
-/// more than `most_calls`.
+/// What a node serves and its clocks, then the same rows of each of its recordings.
 class OpeningConversation final : public Conversation {
  public:
-  OpeningConversation(serve::RowsRequest request, Room& room, int64_t most_bytes, int64_t most_calls)
-      : request_(std::move(request)), room_(room), most_bytes_(most_bytes), most_calls_(most_calls) {}
+  OpeningConversation(serve::RowsRequest request, Room& room, int64_t most_bytes)
+      : request_(std::move(request)), room_(room), most_bytes_(most_bytes) {}
 
   Result<std::optional<Question>> next(Reply* last) override {
     if (rows) {
@@ -172,10 +167,6 @@ class OpeningConversation final : public Conversation {
         return fail(printable(recording.problem), "see on that node");
       }
       wanted.push_back({.recording = wanted.size(), .name = recording.name, .request = request_});
-      if (recording.collectives > most_calls_) {
-        std::ranges::find(wanted.back().request.reads, kTableOf<Collective>, &serve::RowsRequest::Read::table)->range =
-            kNever;
-      }
     }
     if (wanted.empty()) {
       return fail("it serves no recording", "start 'stalltrace serve FILE' there");
@@ -191,25 +182,13 @@ class OpeningConversation final : public Conversation {
   serve::RowsRequest request_;
   Room& room_;
   int64_t most_bytes_;
-  int64_t most_calls_;
 };
-
-bool exists_in(TimeRange part, const Process& process) {
-  return process.start_ns < part.to_ns && (!process.exit_ns || *process.exit_ns >= part.from_ns);
-}
-
-RecordedCalls calls_of(const RecordingInfo& recording) {
-  const TimeRange range{recording.from_ns.value_or(0), recording.to_ns.value_or(0)};
-  const bool plausible = range.from_ns >= 0 && range.from_ns <= range.to_ns && range.to_ns <= kFarFutureNs;
-  return {.range = plausible ? range : TimeRange{0, 0}, .calls = recording.collectives};
-}
 
 }  // namespace
 
 Result<std::unique_ptr<FleetSource>> FleetSource::open(std::vector<NodeAddress> nodes, FleetSourceOptions options) {
   std::unique_ptr<FleetSource> source(new FleetSource(std::move(nodes), std::move(options)));
   source->begin_with(first_request().reads);
-  ST_TRY(source->bring_calls());
   if (source->answering() > 0) {
     ST_TRY(source->choose_recordings());
   }
@@ -242,11 +221,6 @@ int64_t FleetSource::most_bytes_of_one() const {
   return nodes_.size() == 1 ? options_.most_bytes : options_.most_bytes / kShareOfOne;
 }
 
-/// All nodes answer at the same time.
-int64_t FleetSource::most_calls_of_one() const {
-  return options_.most_calls / std::max<int64_t>(std::ssize(nodes_), 1);
-}
-
 /// Makes room for what is read next. The index of the first of its tables.
 size_t FleetSource::prepare_for(const Reads& reads) {
   const size_t first = brought_.size();
@@ -257,14 +231,10 @@ size_t FleetSource::prepare_for(const Reads& reads) {
   return first;
 }
 
-void FleetSource::keep_notes(const ReceivedRows& received, const Reads& reads, size_t recording) {
+void FleetSource::keep(ReceivedRows& received, const Reads& reads, size_t first, size_t recording) {
   notes_.insert(received.notes().begin(), received.notes().end());
   int64_t& left_out = rows_left_out_[{recording, tables_in(reads)}];
   left_out = std::max(left_out, received.rows_left_out());
-}
-
-void FleetSource::keep(ReceivedRows& received, const Reads& reads, size_t first, size_t recording) {
-  keep_notes(received, reads, recording);
   std::vector<std::unique_ptr<store::TableBlocks>> tables = received.take_tables();
   for (size_t at = 0; at < tables.size(); ++at) {
     brought_[first + at]->of[recording] = std::move(tables[at]);
@@ -276,8 +246,8 @@ void FleetSource::begin_with(const Reads& reads) {
   std::vector<std::unique_ptr<OpeningConversation>> asked;
   std::vector<Conversation*> conversations;
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    asked.push_back(std::make_unique<OpeningConversation>(serve::RowsRequest{.reads = reads}, room, most_bytes_of_one(),
-                                                          most_calls_of_one()));
+    asked.push_back(
+        std::make_unique<OpeningConversation>(serve::RowsRequest{.reads = reads}, room, most_bytes_of_one()));
     conversations.push_back(asked.back().get());
   }
   std::vector<Status> ended = converse(nodes_, conversations);
@@ -293,11 +263,7 @@ void FleetSource::begin_with(const Reads& reads) {
       clocks_[node] = *about.clock;
     }
     for (const RecordingInfo& recording : about.info.recordings) {
-      recordings_.push_back({.node = node,
-                             .name = recording.name,
-                             .runs = {},
-                             .calls = calls_of(recording),
-                             .withheld = recording.collectives > most_calls_of_one()});
+      recordings_.push_back({.node = node, .name = recording.name, .runs = {}});
       moved_.recording_bytes += recording.size_bytes;
     }
     for (auto& [index, rows] : asked[node]->rows->received) {
@@ -311,38 +277,8 @@ void FleetSource::begin_with(const Reads& reads) {
   }
 }
 
-/// The collectives that were withheld: if those of all nodes are too many, a part of them.
-Status FleetSource::bring_calls() {
-  const bool any = std::ranges::any_of(recordings_, &Recording::withheld);
-  if (!any) {
-    return {};
-  }
-  std::vector<RecordedCalls> recorded;
-  std::ranges::transform(recordings_, std::back_inserter(recorded), &Recording::calls);
-  ST_ASSIGN(part_, part_to_read(recorded, options_.window, options_.most_calls));
-  if (part_) {
-    int64_t calls = 0;
-    std::ranges::for_each(recorded, [&](const RecordedCalls& one) { calls += std::min(one.calls, kMostCounted); });
-    const std::string from = part_->from_ns > 0 ? " from " + format_utc(part_->from_ns) : "";
-    const std::string to = part_->to_ns < kFarFutureNs ? " to " + format_utc(part_->to_ns) : "";
-    notes_.insert(
-        fmt::format("only the collectives{}{} were read: all {} are too many at once; --from and --to, as "
-                    "times of day, choose others",
-                    from, to, calls));
-  }
-  const Reads reads{{.table = std::string(kTableOf<Collective>), .range = part_.value_or(TimeRange())}};
-  Brought* calls = find(kTableOf<Collective>, {}, true);
-  (void)ask(reads, &Recording::withheld, [&](ReceivedRows& received, size_t recording) {
-    keep_notes(received, reads, recording);
-    calls->of[recording] = std::move(received.take_tables().front());
-  });
-  return {};
-}
-
-/// Asks every node that has not failed for rows of its recordings that are meant, and hands each answer to `take`.
-/// Returns whether all have answered.
-bool FleetSource::ask(const Reads& reads, const std::function<bool(const Recording&)>& meant,
-                      const std::function<void(ReceivedRows&, size_t recording)>& take) {
+/// Asks every node that has not failed.
+Status FleetSource::bring(const Reads& reads) {
   Room room{options_.most_bytes - moved_.bytes};
   std::vector<NodeAddress> asked;
   std::vector<size_t> nodes;
@@ -351,7 +287,7 @@ bool FleetSource::ask(const Reads& reads, const std::function<bool(const Recordi
   for (size_t node = 0; node < nodes_.size(); ++node) {
     std::vector<RowsConversation::Wanted> wanted;
     for (size_t i = 0; i < recordings_.size() && !lost_[node]; ++i) {
-      if (recordings_[i].node == node && meant(recordings_[i])) {
+      if (recordings_[i].node == node) {
         wanted.push_back({.recording = i, .name = recordings_[i].name, .request = {.reads = reads}});
         if (std::ranges::any_of(reads, &serve::RowsRequest::Read::narrow)) {
           wanted.back().request.windows = windows_;
@@ -367,27 +303,19 @@ bool FleetSource::ask(const Reads& reads, const std::function<bool(const Recordi
     }
   }
   std::vector<Status> ended = converse(asked, conversations);
-  bool all = true;
+  const size_t first = prepare_for(reads);
+  const size_t failed_before = failed_.size();
   for (size_t i = 0; i < asked.size(); ++i) {
     moved_.bytes += kept[i]->moved_bytes;
     if (!ended[i]) {
       lose(nodes[i], std::move(ended[i].error()));
-      all = false;
       continue;
     }
     for (auto& [recording, received] : kept[i]->received) {
-      take(received, recording);
+      keep(received, reads, first, recording);
     }
   }
-  return all;
-}
-
-Status FleetSource::bring(const Reads& reads) {
-  const size_t first = prepare_for(reads);
-  const bool all = ask(
-      reads, [](const Recording&) { return true; },
-      [&](ReceivedRows& received, size_t recording) { keep(received, reads, first, recording); });
-  if (!all) {
+  if (failed_.size() > failed_before) {
     ST_TRY(choose_recordings());
     return fail(fmt::format("{} does not answer any more", failed_.back().node), "ask again", ErrorKind::kInterrupted);
   }
@@ -421,7 +349,6 @@ Status FleetSource::choose_recordings() {
     unified_.add(i, recordings_[i].runs, rows);
   }
   ST_TRY(unified_.decide());
-  ST_TRY(find_gone());
   for (size_t i = 0; i < recordings_.size(); ++i) {
     const Recording& recording = recordings_[i];
     if (lost_[recording.node]) {
@@ -485,94 +412,11 @@ std::map<NodeId, int64_t> FleetSource::shifts_of(size_t recording) const {
   return shifts_ns;
 }
 
-template <typename T>
-TimeRange FleetSource::within_part(TimeRange range) const {
-  return std::is_same_v<T, Collective> && part_
-             ? TimeRange{std::max(range.from_ns, part_->from_ns), std::min(range.to_ns, part_->to_ns)}
-             : range;
-}
-
-/// As if they had recorded only then.
-void FleetSource::cut_to_part(std::vector<Node>& nodes) const {
-  for (Node& node : nodes) {
-    if (part_) {
-      node.started_ns = std::max(node.started_ns, part_->from_ns);
-      node.ended_ns = node.ended_ns ? std::min(*node.ended_ns, part_->to_ns) : node.ended_ns;
-    }
-  }
-}
-
-/// Those that existed at some time of the part.
-void FleetSource::cut_to_part(std::vector<Process>& processes) const {
-  if (!part_) {
-    return;
-  }
-  std::erase_if(processes, [&](const Process& process) { return !exists_in(*part_, process); });
-  for (Process& process : processes) {
-    if (process.exit_ns && *process.exit_ns >= part_->to_ns) {
-      process.exit_ns.reset();
-      process.exit_code.reset();
-      process.exit_signal.reset();
-      process.oom_killed = false;
-    }
-  }
-}
-
-/// Those that existed at some time of the part, of processes that did.
-void FleetSource::cut_to_part(std::vector<Communicator>& communicators) const {
-  std::erase_if(communicators, [&](const Communicator& communicator) {
-    return part_ &&
-           (gone_.contains({communicator.node_id, communicator.pid}) || communicator.created_ns >= part_->to_ns ||
-            (communicator.destroyed_ns && *communicator.destroyed_ns < part_->from_ns));
-  });
-}
-
-/// Processes that did not exist at any time of the part. Their calls that never ended would belong to it.
-Status FleetSource::find_gone() {
-  gone_.clear();
-  if (!part_) {
-    return {};
-  }
-  std::vector<Process> processes;
-  const Brought* brought = find(kTableOf<Process>, {}, true);
-  ST_TRY(store::read_row_blocks(tables_of(*brought), unified_, &processes));
-  for (const Process& process : processes) {
-    if (!exists_in(*part_, process)) {
-      gone_.emplace(process.node_id, process.pid);
-    }
-  }
-  for (const Process& process : processes) {  // a later one may have the same number
-    if (exists_in(*part_, process)) {
-      gone_.erase({process.node_id, process.pid});
-    }
-  }
-  return {};
-}
-
-/// `visit`, but not with calls of processes that are gone.
-template <typename T>
-EventSource::Visitor<T> FleetSource::of_part(const Visitor<T>& visit) const {
-  if constexpr (std::is_same_v<T, Collective>) {
-    if (!gone_.empty()) {
-      return [this, &visit](const T& row) {
-        if (!gone_.contains({row.node_id, row.pid})) {
-          visit(row);
-        }
-      };
-    }
-  }
-  return visit;
-}
-
 Status FleetSource::read_state(AnyRows rows) {
   return std::visit(
       [&]<typename T>(std::vector<T>* all) -> Status {
         ST_ASSIGN(const Brought* brought, have(kTableOf<T>, {}, true));
-        ST_TRY(store::read_row_blocks(tables_of(*brought), unified_, all));
-        if constexpr (std::is_same_v<T, Node> || std::is_same_v<T, Process> || std::is_same_v<T, Communicator>) {
-          cut_to_part(*all);
-        }
-        return {};
+        return store::read_row_blocks(tables_of(*brought), unified_, all);
       },
       rows);
 }
@@ -581,8 +425,7 @@ Status FleetSource::read_stream(TimeRange range, AnyVisitor visitor) {
   return std::visit(
       [&]<typename T>(const Visitor<T>* visit) -> Status {
         ST_ASSIGN(const Brought* brought, have(kTableOf<T>, range, false));
-        const Visitor<T> visit_part = of_part<T>(*visit);
-        return store::visit_row_blocks(tables_of(*brought), unified_, within_part<T>(range), &visit_part);
+        return store::visit_row_blocks(tables_of(*brought), unified_, range, visit);
       },
       visitor);
 }
@@ -592,21 +435,20 @@ Status FleetSource::read_by_node(TimeRange range, const std::set<NodeId>* nodes,
       [&]<typename T>(const Visitor<T>* visit) -> Status {
         ST_ASSIGN(const Brought* brought, have(kTableOf<T>, range, false));
         const std::vector<const store::TableBlocks*> tables = tables_of(*brought);
-        const Visitor<T> visit_part = of_part<T>(*visit);
         for (size_t i = 0; i < tables.size(); ++i) {
           if (tables[i] == nullptr || (nodes != nullptr && !has_any(i, *nodes))) {
             continue;
           }
           if (nodes == nullptr || recordings_[i].runs.size() == 1) {
-            ST_TRY(store::visit_row_blocks(*tables[i], i, unified_, within_part<T>(range), &visit_part));
+            ST_TRY(store::visit_row_blocks(*tables[i], i, unified_, range, visit));
             continue;
           }
           const Visitor<T> visit_asked = [&](const T& row) {
             if (nodes->contains(row.node_id)) {
-              visit_part(row);
+              (*visit)(row);
             }
           };
-          ST_TRY(store::visit_row_blocks(*tables[i], i, unified_, within_part<T>(range), &visit_asked));
+          ST_TRY(store::visit_row_blocks(*tables[i], i, unified_, range, &visit_asked));
         }
         return {};
       },

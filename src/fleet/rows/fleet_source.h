@@ -6,10 +6,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -20,12 +18,10 @@
 #include "fleet/client.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
-#include "fleet/rows/call_part.h"
 #include "fleet/rows/received_rows.h"
 #include "model/node_clock.h"
 #include "model/source.h"
 #include "model/streams/node_streams.h"
-#include "model/time_window.h"
 #include "serve/rows/rows_request.h"
 #include "store/rows/row_block.h"
 
@@ -34,8 +30,6 @@ namespace stalltrace::fleet {
 struct FleetSourceOptions {
   ClientOptions client;                   // its limit is for all that is asked of the nodes
   int64_t most_bytes = int64_t{1} << 30;  // of all rows that are kept, compressed
-  TimeWindow window = {};                 // that is judged: see FleetSource::part()
-  int64_t most_calls = 32'000'000;        // collectives that are read
 };
 
 /// Used by one thread. While it delivers rows it may ask the nodes, so that a call may take up to the client's limit.
@@ -44,7 +38,6 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
   /// Asks all nodes: what they serve, their clocks, and what every analysis reads; failed() names those that did not
   /// answer. Each time nodes are asked, they have half of what is left of the limit: one that hangs leaves time to ask
   /// the others for more.
-  /// An error (kUsage) if the window can't be found, see part_to_read().
   static Result<std::unique_ptr<FleetSource>> open(std::vector<NodeAddress> nodes, FleetSourceOptions options);
 
   Status read_state(AnyRows rows) override;
@@ -63,9 +56,6 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
   /// Of the reading on the nodes, and of nodes that have the same recording.
   [[nodiscard]] std::vector<std::string> notes() const;
   [[nodiscard]] int64_t rows_left_out() const;
-  /// The time of which collectives were read, where all would be more than `most_calls`; none: all of them. The rest is
-  /// then as if agents had recorded this time only.
-  [[nodiscard]] const std::optional<TimeRange>& part() const { return part_; }
   /// Of the limit.
   [[nodiscard]] std::chrono::nanoseconds time_left() const { return options_.client.limit - asked_for_; }
 
@@ -81,8 +71,6 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
     size_t node = 0;
     std::string name;
     std::vector<Node> runs;
-    RecordedCalls calls = {};
-    bool withheld = false;  // its collectives were not asked for at first: all are too many
   };
   /// What was brought by one question: rows of one table of all recordings.
   struct Brought {
@@ -95,23 +83,10 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
       : nodes_(std::move(nodes)), options_(std::move(options)), lost_(nodes_.size()) {}
 
   void begin_with(const Reads& reads);
-  Status bring_calls();
   Status bring(const Reads& reads);
-  bool ask(const Reads& reads, const std::function<bool(const Recording&)>& meant,
-           const std::function<void(ReceivedRows&, size_t recording)>& take);
   std::vector<Status> converse(std::span<const NodeAddress> nodes, std::span<Conversation* const> conversations);
   size_t prepare_for(const Reads& reads);
   void keep(ReceivedRows& received, const Reads& reads, size_t first, size_t recording);
-  void keep_notes(const ReceivedRows& received, const Reads& reads, size_t recording);
-  [[nodiscard]] int64_t most_calls_of_one() const;
-  template <typename T>
-  [[nodiscard]] TimeRange within_part(TimeRange range) const;
-  void cut_to_part(std::vector<Node>& nodes) const;
-  void cut_to_part(std::vector<Process>& processes) const;
-  void cut_to_part(std::vector<Communicator>& communicators) const;
-  Status find_gone();
-  template <typename T>
-  [[nodiscard]] Visitor<T> of_part(const Visitor<T>& visit) const;
   [[nodiscard]] int64_t most_bytes_of_one() const;
   Status choose_recordings();
   void lose(size_t node, Error error);
@@ -129,9 +104,7 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
   std::vector<Recording> recordings_;
   std::vector<std::unique_ptr<Brought>> brought_;
   store::UnifiedNodes unified_;
-  std::optional<TimeRange> part_;
-  std::set<std::pair<NodeId, int32_t>> gone_;  // processes that did not exist at any time of the part
-  bool narrow_ = false;                        // the evidence of stalls is being read
+  bool narrow_ = false;  // the evidence of stalls is being read
   std::vector<TimeRange> windows_;
   std::map<NodeId, int64_t> shifts_ns_;  // by unified id
   std::vector<MeasuredClock> measured_clocks_;

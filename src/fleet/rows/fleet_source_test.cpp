@@ -14,14 +14,11 @@
 #include <thread>
 
 #include "analysis/explain.h"
-#include "base/clock.h"
-#include "lab/simulation/draw.h"
 #include "lab/simulation/job.h"
 #include "serve/http/api.h"
 #include "serve/testing/job_file.h"
 #include "serve/testing/running_server.h"
 #include "store/testing/test_support.h"
-#include "tests/support/golden_text.h"
 
 namespace stalltrace::fleet {
 namespace {
@@ -29,7 +26,6 @@ namespace {
 using serve::HttpAnswer;
 using serve::HttpRequest;
 using simulation::FaultKind;
-using testing::SizeIs;
 
 /// All that a reader and a program see of a finding.
 std::string text_of(const Finding& finding) {
@@ -81,21 +77,13 @@ class Fleet {
   struct Limits {
     std::chrono::milliseconds time = std::chrono::seconds(20);
     int64_t bytes = int64_t{1} << 30;
-    TimeWindow window = {};
-    int64_t calls = 32'000'000;
   };
-  [[nodiscard]] Result<std::unique_ptr<FleetSource>> try_to_open(const Limits& limits) const {
-    return FleetSource::open(addresses, {.client = {.limit = limits.time},
-                                         .most_bytes = limits.bytes,
-                                         .window = limits.window,
-                                         .most_calls = limits.calls});
-  }
   [[nodiscard]] std::unique_ptr<FleetSource> open(const Limits& limits) const {
-    return store::must(try_to_open(limits));
+    return store::must(FleetSource::open(addresses, {.client = {.limit = limits.time}, .most_bytes = limits.bytes}));
   }
   [[nodiscard]] std::unique_ptr<FleetSource> open() const { return open(Limits()); }
-  [[nodiscard]] static ExplainResult explain_nodes(FleetSource& source, const TimeWindow& window = {}) {
-    ExplainOptions options{.window = window};
+  [[nodiscard]] static ExplainResult explain_nodes(FleetSource& source) {
+    ExplainOptions options;
     options.measured_clocks = source.measured_clocks();
     options.provider = &source;
     return store::must(explain(source, options));
@@ -310,81 +298,6 @@ TEST(FleetSource, ARecordingThatTwoNodesServeIsReadOnce) {
   EXPECT_THAT(texts_of(there), testing::ElementsAreArray(texts_of(fleet.of_files(fleet.files))));
   ASSERT_EQ(source->notes().size(), 1U);
   EXPECT_THAT(source->notes()[0], testing::HasSubstr(fleet.addresses[3].shown()));
-}
-
-/// Tracing that lasts: two faults, of which the first is over long before the end.
-simulation::JobOptions long_job() {
-  simulation::JobOptions options = job_with({{.kind = FaultKind::kLateRank, .rank = 2, .ms = 200, .from = 20, .to = 30},
-                                             {.kind = FaultKind::kLateRank, .rank = 5, .ms = 200, .from = 170}});
-  options.steps = 200;
-  return options;
-}
-
-TEST(FleetSource, OfTooManyCollectivesTheLastAreRead) {
-  const Fleet fleet(long_job());
-  const Report all = fleet.of_files(fleet.files);
-  ASSERT_EQ(all.findings.size(), 2U);
-  const auto source = fleet.open({.calls = all.collectives / 3});
-  const Report last = Fleet::explain_nodes(*source).report;
-  ASSERT_TRUE(source->part());
-  ASSERT_EQ(last.findings.size(), 1U);
-  EXPECT_EQ(last.findings[0].cause, Cause::kLateRank);
-  ASSERT_TRUE(last.findings[0].culprit);
-  EXPECT_EQ(last.findings[0].culprit->rank, 5);
-  EXPECT_LE(last.collectives, all.collectives * 2 / 5);
-  EXPECT_GE(last.collectives, all.collectives / 4);
-  EXPECT_GE(last.range.from_ns, source->part()->from_ns - kNsPerSecond) << "one that began before, and ended after";
-  EXPECT_LT(source->moved().bytes, fleet.open()->moved().bytes / 2);
-  ASSERT_EQ(source->notes().size(), 1U);
-  golden::expect_text(source->notes()[0], {{format_utc(source->part()->from_ns), "TIME"}});
-}
-
-TEST(FleetSource, OfTooManyCollectivesThoseAroundTheWindowAreRead) {
-  const Fleet fleet(long_job());
-  const Report all = fleet.of_files(fleet.files);
-  ASSERT_EQ(all.findings.size(), 2U);
-  ASSERT_TRUE(all.findings[1].culprit);
-  ASSERT_EQ(all.findings[1].culprit->rank, 2) << "it cost less";
-  const TimeWindow window{.to = TimePoint{all.findings[1].window.to_ns + 1}};
-  const auto source = fleet.open({.window = window, .calls = all.collectives / 3});
-  const Report first = Fleet::explain_nodes(*source, window).report;
-  ASSERT_THAT(texts_of(first), SizeIs(1));
-  ASSERT_TRUE(first.findings[0].culprit);
-  EXPECT_EQ(first.findings[0].culprit->rank, 2);
-  EXPECT_LE(first.collectives, all.collectives * 2 / 5);
-
-  const auto refused = fleet.try_to_open({.window = {.to = TimePoint{0, true}}, .calls = all.collectives / 3});
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().kind, ErrorKind::kUsage);
-}
-
-/// Their processes had ended before the part began: they have no finding.
-TEST(FleetSource, AnEarlierAttemptIsNoneOfThePart) {
-  simulation::JobOptions options = job_with({});
-  options.steps = 90;
-  options.restart_at = 30;
-  const Fleet fleet(options);
-  const Report all = fleet.of_files(fleet.files);
-  ASSERT_EQ(all.attempts.size(), 2U);
-  const auto source = fleet.open({.calls = all.collectives / 3});
-  const Report last = Fleet::explain_nodes(*source).report;
-  EXPECT_THAT(texts_of(last), testing::IsEmpty());
-  EXPECT_LE(last.attempts.size(), 1U);
-  EXPECT_EQ(last.healthy, true);
-}
-
-/// Half of each recording is read.
-TEST(FleetSource, APartOfAHealthyJobIsHealthy) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
-    SCOPED_TRACE(seed);
-    simulation::DrawLimits limits{.fewest_ranks = 8, .most_ranks = 16};
-    const Fleet fleet(simulation::draw_healthy(seed, limits));
-    const auto source = fleet.open({.calls = fleet.of_files(fleet.files).collectives / 2});
-    EXPECT_TRUE(source->part());
-    for (const Finding& finding : Fleet::explain_nodes(*source).report.findings) {
-      EXPECT_EQ(finding.severity, Severity::kWaiting) << finding.summary;
-    }
-  }
 }
 
 }  // namespace

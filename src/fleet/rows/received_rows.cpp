@@ -32,7 +32,7 @@ Status ReceivedRows::add(std::string_view bytes) {
   bytes_ += static_cast<int64_t>(bytes.size());
   if (bytes_ > limits_.bytes) {
     return fail(fmt::format("its rows take more than {}", format_size(limits_.bytes)),
-                "give --from and --to, or look at it on that node: stalltrace explain FILE");
+                "look at it on that node: stalltrace explain FILE");
   }
   return frames_.add(bytes, [this](serve::FrameKind kind, std::string_view content) { return take(kind, content); });
 }

@@ -10,6 +10,8 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
+#include <cstdint>
+#include <memory>
 #include <utility>
 
 namespace stalltrace::serve {
@@ -24,9 +26,10 @@ template <typename Stream>
 class ChannelOn : public Channel {
  public:
   void expires_after(std::chrono::milliseconds limit) override {
+    const uint64_t set = ++*times_set_;
     timer_.expires_after(limit);
-    timer_.async_wait([this](ErrorCode error) {
-      if (!error) {
+    timer_.async_wait([this, times_set = times_set_, set](ErrorCode error) {
+      if (!error && *times_set == set) {  // else another limit holds, or the channel is gone
         expired_ = true;
         close();
       }
@@ -38,7 +41,10 @@ class ChannelOn : public Channel {
     const int socket = stream_.lowest_layer().native_handle();
     return ::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 || info.tcpi_state != TCP_ESTABLISHED;
   }
-  void never_expires() override { timer_.cancel(); }
+  void never_expires() override {
+    ++*times_set_;
+    timer_.cancel();
+  }
   [[nodiscard]] bool expired() const override { return expired_; }
 
   Awaitable<ErrorCode> read(std::string& to) override {
@@ -52,6 +58,8 @@ class ChannelOn : public Channel {
     auto [error, written] = co_await asio::async_write(stream_, asio::buffer(bytes.data(), bytes.size()), kAwait);
     co_return error;
   }
+
+  ~ChannelOn() override { ++*times_set_; }
 
  protected:
   template <typename... Args>
@@ -69,6 +77,8 @@ class ChannelOn : public Channel {
 
   Stream stream_;  // NOLINT: of the two kinds below
   asio::steady_timer timer_;
+  /// Cancelling does not call back a timer that has expired and waits for its turn: it is called without an error.
+  std::shared_ptr<uint64_t> times_set_ = std::make_shared<uint64_t>(0);
   bool expired_ = false;
 };
 

@@ -16,6 +16,8 @@ namespace {
 
 /// More of one node are thinned out: four hours of a reading a minute.
 constexpr size_t kMostReadings = 256;
+constexpr int64_t kMinuteNs = 60 * kNsPerSecond;
+constexpr int64_t kMostMinutes = 1 << 20;  // between readings: two years
 /// The kernel calls a clock unsynchronised whose error exceeds this (NTP_PHASE_LIMIT in its ntp.c). No sum of two
 /// overflows.
 constexpr int64_t kMostErrorNs = 16 * kNsPerSecond;
@@ -25,29 +27,26 @@ constexpr int64_t kMillionNs = 1'000'000;
 
 int64_t drift_ns(int64_t over_ns, int64_t ppm) { return std::abs(over_ns) / kMillionNs * ppm + ppm; }
 
-/// Evenly spread readings of one node, few of them.
+/// Evenly spread readings of one node, few of them: of the same minutes on all nodes.
 class Thinned {
  public:
   void add(const UtcReading& reading) {
-    if (seen_++ % every_ != 0) {
+    if (every_ > kMostMinutes || left_out(reading)) {
       return;
     }
     kept_.push_back(reading);
-    if (kept_.size() < kMostReadings) {
-      return;
+    while (kept_.size() >= kMostReadings && every_ <= kMostMinutes) {
+      every_ *= 2;
+      std::erase_if(kept_, [this](const UtcReading& one) { return left_out(one); });
     }
-    for (size_t i = 0; 2 * i < kept_.size(); ++i) {
-      kept_[i] = kept_[2 * i];
-    }
-    kept_.resize((kept_.size() + 1) / 2);
-    every_ *= 2;
   }
   [[nodiscard]] const std::vector<UtcReading>& kept() const { return kept_; }
 
  private:
+  [[nodiscard]] bool left_out(const UtcReading& reading) const { return reading.utc_ns() / kMinuteNs % every_ != 0; }
+
   std::vector<UtcReading> kept_;
-  uint64_t seen_ = 0;
-  uint64_t every_ = 1;
+  int64_t every_ = 1;  // minutes
 };
 
 }  // namespace
@@ -120,10 +119,23 @@ void narrow_by_kernel_clocks(const KernelClocks& clocks, OffsetBounds& bounds) {
   if (reference == clocks.end() || bounds.bounds(reference->first).doubt != KernelDoubt::kNone) {
     return;
   }
-  for (const auto& [host, readings] : clocks) {
-    if (host != bounds.reference() && bounds.bounds(host).doubt == KernelDoubt::kNone) {
-      bounds.narrow_at(host, bounds_between(reference->second, readings));
+  const auto narrow = [&](bool known) {
+    std::vector<size_t> hosts;
+    for (const auto& [host, readings] : clocks) {
+      if (host != bounds.reference() && bounds.bounds(host).doubt == KernelDoubt::kNone &&
+          bounds.bounds(host).known() == known) {
+        hosts.push_back(host);
+      }
     }
+    for (const size_t host : hosts) {
+      bounds.narrow_at(host, bounds_between(reference->second, clocks.at(host)));
+    }
+    return std::ranges::none_of(hosts,
+                                [&](size_t host) { return bounds.bounds(host).doubt == KernelDoubt::kContradicts; });
+  };
+  // Where anything contradicts, the reference's own kernel may be wrong: nothing else would show that of the others.
+  if (narrow(true)) {
+    (void)narrow(false);
   }
 }
 

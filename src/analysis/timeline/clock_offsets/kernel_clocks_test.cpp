@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -182,6 +183,44 @@ TEST(KernelClocks, OfALongRecordingAreThinnedOut) {
   EXPECT_GE(kept.back().at_ns, kStart + 2900 * kMinuteNs);
   for (size_t i = 2; i < kept.size(); ++i) {
     EXPECT_EQ(kept[i].at_ns - kept[i - 1].at_ns, kept[1].at_ns - kept[0].at_ns);
+  }
+}
+
+/// Readings of one minute are compared: agents that were started at other times keep the same ones.
+TEST(KernelClocks, OfLongRecordingsTheSameMinutesAreKept) {
+  const std::vector<Node> nodes{node_with_boot(1, "a"), node_with_boot(2, "b")};
+  MemorySource source;
+  for (const NodeId node : {NodeId{1}, NodeId{2}}) {
+    for (int64_t minute = node == 1 ? 0 : 3; minute < 3000; ++minute) {
+      const int64_t utc_ns = kStart + minute * kMinuteNs;
+      source.accept(ClockReading{.node_id = node, .timestamp_ns = utc_ns, .utc_ns = utc_ns, .max_error_ns = kNsPerMs});
+    }
+  }
+  const KernelClocks clocks = *load_kernel_clocks(source, Clock::of(nodes));
+  ASSERT_EQ(clocks.size(), 2U);
+  std::set<int64_t> minutes;
+  for (const UtcReading& reading : clocks.at(0)) {
+    minutes.insert(reading.utc_ns());
+  }
+  for (const UtcReading& reading : clocks.at(1)) {
+    EXPECT_TRUE(minutes.contains(reading.utc_ns()));
+  }
+}
+
+/// Then the reference's kernel may be what is wrong, and nothing would show that of a host without common collectives.
+TEST(KernelClocks, WhereOneHostContradictsHostsWithNothingElseAreNotCompared) {
+  for (const bool contradicts : {false, true}) {
+    OffsetBounds bounds(3, 0, {kStart, kStart + kMinuteNs});
+    for (size_t host = 0; host < 3; ++host) {
+      bounds.add_host(host);
+    }
+    HostEdge edge{.last_arrival_ns = kStart, .first_end_ns = kStart + kNsPerMs};
+    bounds.add({edge, edge, HostEdge()});
+    const UtcReading right{.at_ns = kStart, .ahead_ns = 0, .error_ns = kNsPerMs};
+    const UtcReading wrong{.at_ns = kStart, .ahead_ns = -500 * kNsPerMs, .error_ns = kNsPerMs};
+    narrow_by_kernel_clocks({{0, {contradicts ? wrong : right}}, {1, {right}}, {2, {right}}}, bounds);
+    EXPECT_EQ(bounds.bounds(1).doubt == KernelDoubt::kContradicts, contradicts);
+    EXPECT_EQ(bounds.bounds(2).known(), !contradicts);
   }
 }
 
