@@ -102,7 +102,7 @@ Answers Collectives::ask(const std::function<CollectiveOrder(size_t)>& order_of,
   for (const size_t session : members_) {
     const auto found = answered.find(session);
     // NCCL fails on the others, too, where a rank is gone: their errors are of that.
-    const bool gone = !ranks_.sessions[session].channel.open();
+    const bool gone = !ranks_.sessions[session].silent;
     const CollectiveAnswer answer =
         found != answered.end() ? collective_answer_from_json(found->second)
         : gone                  ? CollectiveAnswer{.state = CollectiveAnswer::State::kEnded, .detail = "is gone"}

@@ -67,6 +67,9 @@ std::map<size_t, Json> Ranks::ask(const std::map<size_t, Json>& orders, int64_t 
       if (!message) {
         give_up(sessions[index], step, message.error().what);
         waiting.erase(index);
+        if (!stop_ns && is_fault) {  // the others wait for it as for one whose library failed
+          stop_ns = monotonic_now_ns() + launch.collectives.after_fault_ns;
+        }
       } else if (*message) {
         if (!stop_ns && is_fault && is_fault(**message)) {
           stop_ns = monotonic_now_ns() + launch.collectives.after_fault_ns;
@@ -77,6 +80,7 @@ std::map<size_t, Json> Ranks::ask(const std::map<size_t, Json>& orders, int64_t 
     }
   }
   for (const size_t index : waiting) {
+    sessions[index].silent = true;
     give_up(sessions[index], step, fmt::format("no answer for {}", format_duration(limit_ns)));
   }
   return answers;

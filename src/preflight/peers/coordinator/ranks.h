@@ -26,6 +26,7 @@ struct Session {
   Hello hello;
   int32_t node = -1;
   int64_t joined_ns = 0;
+  bool silent = false;  // it was given up since it did not answer in time; its process may live
 };
 
 /// The connections, and the results that the tests fill. One thread uses them.
