@@ -157,7 +157,7 @@ class Run {
     if (!cleared.empty()) {
       log("removed what a killed run had left: " + fmt::format("{}", fmt::join(cleared, ", ")));
     }
-    ST_ASSIGN(LeftoverNote note, LeftoverNote::make(hosts));
+    ST_ASSIGN(LeftoverNote note, LeftoverNote::make(hosts, options_.out_dir, options_.servers.has_value()));
     note_.emplace(std::move(note));
     ST_ASSIGN(Network network, Network::make(hosts, options_.link_mbit));
     network_.emplace(std::move(network));

@@ -352,6 +352,24 @@ TEST_F(LabRoot, DownCleansUpAfterAKilledRun) {
   EXPECT_THAT(down().value(), IsEmpty());
 }
 
+TEST_F(LabRoot, DownRemovesTheTokenAndTheKeyOfAKilledRun) {
+  RunOptions run_options = options("none", 100000);
+  run_options.trace = true;
+  run_options.agent = write_agent(kGoodAgent);
+  run_options.servers =
+      AgentServers{.token = "secret", .certificate = "c", .key = "k", .fingerprint = "f", .faults = {}};
+  const pid_t pid = start_run(run_options);
+  ASSERT_TRUE(eventually([] { return find_process(1, "nccl-train") != 0; }));
+  ASSERT_TRUE(fs::exists(out() + "/token"));
+  ::kill(pid, SIGKILL);
+  (void)wait_for(pid);
+  const auto removed = down();
+  ASSERT_TRUE(removed) << removed.error().what;
+  for (const std::string_view name : kServerFiles) {
+    EXPECT_FALSE(fs::exists(fmt::format("{}/{}", out(), name))) << name;
+  }
+}
+
 TEST_F(LabRoot, TheNextRunMakesTheControlGroupThatAKilledOneLeft) {
   const std::string throttled = "cpu_contention:rank=1,how=throttle,quota=50,start=0s";
   const pid_t pid = start_run(options(throttled, 100000));

@@ -14,7 +14,6 @@ namespace {
 constexpr const char* kRuntimes[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"};
 /// From the folder of NCCL's file: of a lab or an own installation, of PyTorch's packages before CUDA 13 and with it.
 constexpr const char* kBeside[] = {"", "../../cuda_runtime/lib/", "../../cu13/lib/"};
-constexpr int kLoadedFirst[] = {RTLD_NOW | RTLD_NOLOAD, RTLD_NOW};
 
 template <typename Function>
 bool find(void* library, const char* name, Function& function) {
@@ -56,14 +55,17 @@ bool find_cuda(void* library, Cuda& cuda) {
          find(library, "cudaGetErrorString", cuda.get_error_string);
 }
 
-void* open_runtime(const char* nccl_path) {
-  for (const int flags : kLoadedFirst) {
-    for (const char* name : kRuntimes) {
-      if (void* library = ::dlopen(name, flags)) {
-        return library;
-      }
+void* open_by_linker(int flags) {
+  for (const char* name : kRuntimes) {
+    if (void* library = ::dlopen(name, flags)) {
+      return library;
     }
   }
+  return nullptr;
+}
+
+/// Beside NCCL's file is the one that it was installed with; a host may have other versions, for other drivers.
+void* open_beside(const char* nccl_path) {
   const char* slash = std::strrchr(nccl_path, '/');
   const int folder = slash == nullptr ? 0 : static_cast<int>(slash + 1 - nccl_path);
   for (const char* beside : kBeside) {
@@ -76,6 +78,12 @@ void* open_runtime(const char* nccl_path) {
     }
   }
   return nullptr;
+}
+
+void* open_runtime(const char* nccl_path) {
+  void* library = open_by_linker(RTLD_NOW | RTLD_NOLOAD);
+  library = library != nullptr ? library : open_beside(nccl_path);
+  return library != nullptr ? library : open_by_linker(RTLD_NOW);
 }
 
 }  // namespace

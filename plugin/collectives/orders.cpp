@@ -100,6 +100,9 @@ void Orders::follow(char* line) {
 }
 
 bool Orders::load(char* words) {
+  if (stream_ != nullptr) {
+    return failure_.set("a library is loaded already");
+  }
   const auto device = static_cast<int>(next_number(words));
   if (!libraries_.load(*words == '\0' ? nullptr : words, failure_)) {
     return false;
@@ -141,6 +144,9 @@ bool Orders::connect(char* words) {
   rank_ = next_number(words);
   const unsigned long long bytes = next_number(words);
   UniqueId id{};
+  if (comm_ != nullptr) {
+    return failure_.set("there is a communicator already");
+  }
   if (stream_ == nullptr || rank_ >= ranks_ || !from_hexadecimal(words, id)) {
     return failure_.set("no library is loaded, or the order is no valid one");
   }

@@ -8,6 +8,7 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/ssl/error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/http/parser.hpp>
@@ -43,6 +44,12 @@ constexpr size_t kReservedFiles = 64;
 constexpr std::chrono::milliseconds kWhileBusy{100};
 constexpr int kGoOn = 100;  // HTTP's status
 constexpr std::chrono::seconds kAfterLeader{2};
+
+/// Such as one that no given authority signed, or that is another host's.
+bool is_about_certificate(const ErrorCode& error) {
+  return error.category() == asio::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_CERTIFICATE_VERIFY_FAILED;
+}
 
 /// What a server says of a failure: {"error": ..., "remedy": ...}.
 Error error_of(int status, const std::string& body) {
@@ -160,6 +167,7 @@ class Client {
     progress.stage = Stage::kSecuring;
     const auto channel = serve::make_channel(std::move(socket), tls ? &*tls_ : nullptr);
     if (error = co_await channel->connect_tls(node.host); error) {
+      progress.untrusted = is_about_certificate(error);
       co_return fail("TLS: " + error.message(),
                      "is it 'stalltrace serve' with TLS, and its certificate one that you trust?");
     }

@@ -85,24 +85,11 @@ Result<std::shared_ptr<serve::CompressedFile>> compress(int file) {
   return serve::CompressedFile::open(std::move(own));
 }
 
-Result<int64_t> compressed_size(int file) {
-  ST_ASSIGN(const auto pieces, compress(file));
-  int64_t bytes = 0;
-  for (;;) {
-    ST_ASSIGN(const std::string piece, pieces->next());
-    if (piece.empty()) {
-      return bytes;
-    }
-    bytes += static_cast<int64_t>(piece.size());
-  }
-}
-
-Result<Question> recording_question(int file) {
-  ST_ASSIGN(const int64_t bytes, compressed_size(file));
-  ST_ASSIGN(const auto pieces, compress(file));
+Result<Question> recording_question(const Sendable& recording) {
+  ST_ASSIGN(const auto pieces, compress(recording.file));
   Question question{.method = "POST", .target = "/v1/recordings"};
   question.upload = [pieces] { return pieces->next(); };
-  question.upload_bytes = bytes;
+  question.upload_bytes = recording.compressed_bytes;
   question.headers = {{"Stalltrace-Bytes", fmt::format("{}", pieces->size_bytes())}};
   return question;
 }
@@ -130,8 +117,35 @@ Result<NodeAddress> parse_push_url(std::string_view text) {
   return std::move(nodes->front());
 }
 
-std::expected<TakenIn, PushFailure> push_recording(int file, NodeAddress node, const ClientOptions& options) {
-  auto question = recording_question(file);
+Status check_push(const NodeAddress& server, const ClientOptions& options) {
+  const bool known = !options.fingerprints.empty() || !options.authorities.empty();
+  if (server.wants_tls && !known) {
+    return fail("nothing is given by which that server's certificate could be known",
+                "give the fingerprint that it prints with --tls-fingerprint, or --tls-ca", ErrorKind::kUsage);
+  }
+  if ((server.wants_tls || known ? options.token : options.plain_token).empty()) {
+    return fail("a server takes nothing in without its token",
+                server.wants_tls || known ? "give --token-file, or STALLTRACE_TOKEN" : "give --token-file",
+                ErrorKind::kUsage);
+  }
+  return {};
+}
+
+Result<Sendable> prepare_to_send(int file) {
+  ST_ASSIGN(const auto pieces, compress(file));
+  Sendable recording{.file = file};
+  for (;;) {
+    ST_ASSIGN(const std::string piece, pieces->next());
+    if (piece.empty()) {
+      return recording;
+    }
+    recording.compressed_bytes += static_cast<int64_t>(piece.size());
+  }
+}
+
+std::expected<TakenIn, PushFailure> push_recording(const Sendable& recording, NodeAddress node,
+                                                   const ClientOptions& options) {
+  auto question = recording_question(recording);
   if (!question) {
     return std::unexpected(PushFailure{.error = std::move(question.error()), .may_pass = true});
   }

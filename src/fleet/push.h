@@ -18,6 +18,10 @@ namespace stalltrace::fleet {
 /// Errors (kUsage): another form, several nodes, or http:// to another host than a number of loopback.
 Result<NodeAddress> parse_push_url(std::string_view text);
 
+/// Whether anything can come of a push there with these options, before anything is asked: what takes recordings in
+/// needs a token, and TLS something to know its certificate by. Errors are kUsage.
+Status check_push(const NodeAddress& server, const ClientOptions& options);
+
 struct TakenIn {
   std::string name;        // of the file there
   bool was_there = false;  // with the same bytes
@@ -29,9 +33,17 @@ struct PushFailure {
   bool may_pass = false;  // by waiting: no connection, a busy server, no room; not a wrong token or certificate
 };
 
-/// Sends the recording in the open file, compressed, within `options.limit`. The file is compressed twice, first for
-/// its size: a request has to announce it, and no copy needs room on a disk. `node` is looked up here (resolve.h).
-std::expected<TakenIn, PushFailure> push_recording(int file, NodeAddress node, const ClientOptions& options);
+/// An open file that is sent compressed. It is compressed once for its size and again for each try: a request has to
+/// announce the size, and no copy needs room on a disk.
+struct Sendable {
+  int file = -1;
+  int64_t compressed_bytes = 0;
+};
+Result<Sendable> prepare_to_send(int file);
+
+/// Sends the recording within `options.limit`. `node` is looked up here (resolve.h).
+std::expected<TakenIn, PushFailure> push_recording(const Sendable& recording, NodeAddress node,
+                                                   const ClientOptions& options);
 
 /// Sends lines of JSON (docs/serve.md), at most 256 KiB together.
 std::expected<TakenIn, PushFailure> push_findings(std::string lines, NodeAddress node, const ClientOptions& options);

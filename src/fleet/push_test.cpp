@@ -72,6 +72,8 @@ class PushedRecording : public ::testing::Test {
     file_ = UniqueFd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
   }
 
+  [[nodiscard]] Sendable sendable() const { return must(prepare_to_send(file_.get())); }
+
   store::TemporaryFolder folder_;
   std::string path_ = folder_ / "made.db";
   UniqueFd file_;
@@ -80,7 +82,7 @@ class PushedRecording : public ::testing::Test {
 TEST_F(PushedRecording, IsThereAsItWas) {
   const Accepting server;
   for (const bool was_there : {false, true}) {
-    const auto taken = push_recording(file_.get(), loopback(server.port()), client());
+    const auto taken = push_recording(sendable(), loopback(server.port()), client());
     ASSERT_TRUE(taken.has_value()) << taken.error().error.what;
     EXPECT_EQ(taken->name, "node7-20270115T080000Z.db");
     EXPECT_EQ(taken->was_there, was_there);
@@ -91,7 +93,7 @@ TEST_F(PushedRecording, IsThereAsItWas) {
 TEST_F(PushedRecording, ByTheWrongTokenIsNotTakenAndNotTriedAgain) {
   const Accepting server;
   for (const std::string token : {"", "0123456789abcdeX"}) {
-    const auto taken = push_recording(file_.get(), loopback(server.port()), client(token));
+    const auto taken = push_recording(sendable(), loopback(server.port()), client(token));
     ASSERT_FALSE(taken.has_value());
     EXPECT_FALSE(taken.error().may_pass);
     EXPECT_THAT(taken.error().error.what, HasSubstr("token"));
@@ -101,18 +103,18 @@ TEST_F(PushedRecording, ByTheWrongTokenIsNotTakenAndNotTriedAgain) {
 
 TEST_F(PushedRecording, ForWhichThereIsNoRoomMayBeTakenLater) {
   const Accepting small({.most_bytes = 4096});
-  const auto taken = push_recording(file_.get(), loopback(small.port()), client());
+  const auto taken = push_recording(sendable(), loopback(small.port()), client());
   ASSERT_FALSE(taken.has_value());
   EXPECT_TRUE(taken.error().may_pass);
   EXPECT_THAT(taken.error().error.what, HasSubstr("holds"));
   const Accepting never({.most_file_bytes = 4096});
-  const auto large = push_recording(file_.get(), loopback(never.port()), client());
+  const auto large = push_recording(sendable(), loopback(never.port()), client());
   ASSERT_FALSE(large.has_value());
   EXPECT_FALSE(large.error().may_pass);
 }
 
 TEST_F(PushedRecording, WhereNothingListensMayBeTakenLater) {
-  const auto taken = push_recording(file_.get(), loopback(1), client());
+  const auto taken = push_recording(sendable(), loopback(1), client());
   ASSERT_FALSE(taken.has_value());
   EXPECT_TRUE(taken.error().may_pass);
 }
@@ -125,7 +127,7 @@ TEST_F(PushedRecording, ToAServerThatClosesTheConnectionMayBeTakenLater) {
       std::this_thread::sleep_for(milliseconds(1));
     }
   });
-  const auto taken = push_recording(file_.get(), loopback(listener.port), client());
+  const auto taken = push_recording(sendable(), loopback(listener.port), client());
   ASSERT_FALSE(taken.has_value());
   EXPECT_TRUE(taken.error().may_pass);
 }
@@ -134,7 +136,7 @@ TEST_F(PushedRecording, IsSentToNoServerThatTakesNothingIn) {
   serve::NoRecordings none;
   serve::Api api(none, {});
   const RunningServer server([&](const HttpRequest& request) { return api.answer(request); }, {.token = kToken});
-  const auto taken = push_recording(file_.get(), loopback(server.port()), client());
+  const auto taken = push_recording(sendable(), loopback(server.port()), client());
   ASSERT_FALSE(taken.has_value());
   EXPECT_FALSE(taken.error().may_pass);
   const RunningServer other([](const HttpRequest&) { return serve::HttpAnswer{.body = "{}"}; }, {.token = kToken});
@@ -154,12 +156,18 @@ TEST_F(PushedRecording, GoesToNoServerWithAnUnknownCertificate) {
   NodeAddress node = loopback(server.port());
   node.wants_tls = true;
   ClientOptions with_token{.token = kToken, .limit = milliseconds(5000)};
-  const auto unknown = push_recording(file_.get(), node, with_token);
+  const auto unknown = push_recording(sendable(), node, with_token);
   ASSERT_FALSE(unknown.has_value());
   EXPECT_FALSE(unknown.error().may_pass);
   EXPECT_EQ(asked, 0);
+  with_token.authorities = must(serve::make_tls_identity()).certificate;
+  const auto another = push_recording(sendable(), node, with_token);
+  ASSERT_FALSE(another.has_value());
+  EXPECT_FALSE(another.error().may_pass) << "of a certificate that none of the given ones signed";
+  EXPECT_EQ(asked, 0);
+  with_token.authorities.clear();
   with_token.fingerprints = {identity.fingerprint};
-  const auto busy = push_recording(file_.get(), node, with_token);
+  const auto busy = push_recording(sendable(), node, with_token);
   ASSERT_FALSE(busy.has_value());
   EXPECT_TRUE(busy.error().may_pass);
   EXPECT_EQ(asked, 1);
@@ -176,6 +184,19 @@ TEST(PushedFindings, AreLinesOfAFile) {
   const auto wrong = push_findings("no finding", loopback(server.port()), client());
   ASSERT_FALSE(wrong.has_value());
   EXPECT_FALSE(wrong.error().may_pass);
+}
+
+/// A trace would end with it after hours.
+TEST(PushUrl, WhatCanNotComeToAnythingIsKnownBefore) {
+  const NodeAddress secure = must(parse_push_url("https://gpu7"));
+  const NodeAddress plain = must(parse_push_url("http://127.0.0.1"));
+  EXPECT_FALSE(check_push(secure, {.token = kToken}));
+  EXPECT_FALSE(check_push(secure, {.fingerprints = {"ab"}}));
+  EXPECT_TRUE(check_push(secure, {.token = kToken, .fingerprints = {"ab"}}));
+  EXPECT_TRUE(check_push(secure, {.token = kToken, .authorities = "PEM"}));
+  EXPECT_FALSE(check_push(plain, {.token = kToken}));
+  EXPECT_TRUE(check_push(plain, {.token = kToken, .plain_token = kToken}));
+  EXPECT_EQ(check_push(plain, {}).error().kind, ErrorKind::kUsage);
 }
 
 TEST(PushUrl, IsOneServers) {

@@ -40,12 +40,18 @@ std::string as_file_name(std::string_view name) {
   return safe.empty() ? "node" : safe;
 }
 
-/// Errors begin with `shown`.
+/// Errors begin with `shown`; kCorrupt: its nodes can't be read, or not in the time that any recording's can.
 Result<std::string> name_of(const std::string& path, const std::string& shown) {
-  ST_ASSIGN(Database db, open_for_reading(path, shown, ReaderKind::kSubcommand, 0));
+  constexpr int64_t kLongestNs = 10 * kNsPerSecond;
+  ST_ASSIGN(Database db, open_for_reading(path, shown, ReaderKind::kSubcommand, monotonic_now_ns() + kLongestNs));
   ST_ASSIGN(Statement node, db.prepare("SELECT name, started_ns FROM node ORDER BY started_ns, node_id LIMIT 1"));
-  if (node.step() != SQLITE_ROW) {
+  const int found = node.step();
+  if (found == SQLITE_DONE) {
     return as_file_name(base_name(shown));
+  }
+  if (found != SQLITE_ROW) {
+    return fail(shown + ": its table of nodes is damaged", "see what can be read of it: stalltrace explain",
+                ErrorKind::kCorrupt);
   }
   return recording_name(node.text(0), node.integer(1));
 }

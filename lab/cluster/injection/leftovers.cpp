@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lab/cluster/injection/leftovers.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "lab/cluster/agent_servers.h"
 #include "lab/cluster/host/cgroup.h"
 #include "lab/cluster/host/lock.h"
 #include "lab/cluster/host/network.h"
@@ -25,6 +28,12 @@ void remove_noted_folders(std::vector<std::string>& removed) {
   for (const std::string_view line : split(text, '\n')) {
     const fs::path folder(line);
     std::error_code ignored;
+    const bool of_server = std::ranges::find(kServerFiles, folder.filename().string()) != kServerFiles.end();
+    if (folder.is_absolute() && of_server && fs::is_regular_file(fs::symlink_status(folder, ignored))) {
+      fs::remove(folder, ignored);
+      removed.push_back(folder.string());
+      continue;
+    }
     // only "DIR/node3": a damaged note must not remove any other folder
     if (folder.is_absolute() && folder.filename().string().starts_with("node") && fs::exists(folder / "bin", ignored)) {
       fs::remove_all(folder, ignored);
@@ -47,8 +56,13 @@ void empty_state_folder(std::vector<std::string>& removed) {
 
 }  // namespace
 
-Result<LeftoverNote> LeftoverNote::make(std::span<const VirtualNode> nodes) {
+Result<LeftoverNote> LeftoverNote::make(std::span<const VirtualNode> nodes, const std::string& out_dir, bool serves) {
   std::string text;
+  if (serves) {
+    for (const std::string_view name : kServerFiles) {
+      text += fmt::format("{}/{}\n", out_dir, name);
+    }
+  }
   for (const VirtualNode& node : nodes) {
     text += node.folder + "\n";
   }

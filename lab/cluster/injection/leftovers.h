@@ -15,8 +15,8 @@ namespace stalltrace::lab {
 
 class LeftoverNote {
  public:
-  /// Needs the lab's lock.
-  static Result<LeftoverNote> make(std::span<const VirtualNode> nodes);
+  /// Needs the lab's lock. `serves`: the files of servers (agent_servers.h) in `out_dir` are noted, too.
+  static Result<LeftoverNote> make(std::span<const VirtualNode> nodes, const std::string& out_dir, bool serves);
 
   LeftoverNote(LeftoverNote&& other) noexcept : owned_(std::exchange(other.owned_, false)) {}
   LeftoverNote& operator=(LeftoverNote&&) = delete;

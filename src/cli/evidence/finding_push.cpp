@@ -172,9 +172,12 @@ class Handing {
   void hand_over() {
     std::string lines;
     size_t count = 0;
-    while (count < waiting_.size() && (count == 0 || lines.size() + waiting_[count].text.size() <= kMostTogether)) {
+    // A try that failed may have been stored: only the same lines again are known there.
+    const size_t most = again_ > 0 ? again_ : waiting_.size();
+    while (count < most && (count == 0 || lines.size() + waiting_[count].text.size() <= kMostTogether)) {
       lines += waiting_[count++].text;
     }
+    again_ = 0;
     const int64_t left_ns = stopping_ ? std::max(end_ns_ - monotonic_now_ns(), kNsPerMs) : kOneTryNs;
     const auto handed = sender_.send(waiting_.front().name, lines, left_ns);
     if (handed) {
@@ -193,6 +196,7 @@ class Handing {
       waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(count));
       return;
     }
+    again_ = count;
     try_at_ns_ = monotonic_now_ns() + wait_ns_;
     wait_ns_ = std::min(2 * wait_ns_, kLongestWaitNs);
   }
@@ -200,6 +204,7 @@ class Handing {
   launch::WorkerSide& parent_;
   Sender& sender_;
   std::deque<Line> waiting_;
+  size_t again_ = 0;  // of the first: as many as the last try had, which failed
   uint64_t handed_ = 0;
   bool failed_ = false;
   bool stopping_ = false;

@@ -11,6 +11,7 @@
 
 #include "base/files/disposable_folder.h"
 #include "base/handle.h"
+#include "base/rights/capabilities.h"
 #include "base/text.h"
 #include "cli/framework/exit_code.h"
 #include "fleet/push.h"
@@ -79,9 +80,17 @@ std::expected<Pushed, fleet::PushFailure> push_to_server(const std::string& reco
   if (!file) {
     return failure(file.error());
   }
+  // What follows talks to another host.
+  if (!keep_capabilities(0)) {
+    return failure(fail("the process that sends it can't give up its capabilities").error());
+  }
+  const auto recorded = fleet::prepare_to_send(file->get());
+  if (!recorded) {
+    return failure(recorded.error());
+  }
   const Try once = [&](int64_t left_ns) -> std::expected<Pushed, fleet::PushFailure> {
     client->limit = milliseconds(std::max<int64_t>(left_ns / kNsPerMs, 1));
-    auto taken = fleet::push_recording(file->get(), *target.server, *client);
+    auto taken = fleet::push_recording(*recorded, *target.server, *client);
     if (!taken) {
       return std::unexpected(std::move(taken.error()));
     }
@@ -91,13 +100,16 @@ std::expected<Pushed, fleet::PushFailure> push_to_server(const std::string& reco
 }
 
 /// How a child reports a failure.
-std::string failure_text(const Error& error) { return "-" + error.what + "\n" + error.remedy; }
+std::string failure_text(const Error& error) {
+  return (error.kind == ErrorKind::kUsage ? "-u" : "-f") + error.what + "\n" + error.remedy;
+}
 
 /// What failure_text() wrote, after `context`.
 std::unexpected<Error> failure_of(const std::string& context, const std::string& text) {
-  const std::string rest = text.substr(1);
+  const ErrorKind kind = text.substr(0, 2) == "-u" ? ErrorKind::kUsage : ErrorKind::kFailed;
+  const std::string rest = text.substr(std::min<size_t>(2, text.size()));
   const size_t line = std::min(rest.find('\n'), rest.size());
-  return fail(context + rest.substr(0, line), line < rest.size() ? rest.substr(line + 1) : std::string());
+  return fail(context + rest.substr(0, line), line < rest.size() ? rest.substr(line + 1) : std::string(), kind);
 }
 
 }  // namespace
@@ -110,10 +122,11 @@ Result<PushTarget> PushTarget::parse(const std::string& text) {
   return target;
 }
 
-Status check_client(const LoadClient& load) {
+Status check_client(const LoadClient& load, const fleet::NodeAddress& server) {
   auto worker = launch::Worker::start("st-push", [&](launch::WorkerSide& side) {
     const auto client = load();
-    side.channel.send(launch::MessageKind::kStored, client ? "+" : failure_text(client.error()));
+    const Status usable = client ? fleet::check_push(server, *client) : Status(std::unexpected(client.error()));
+    side.channel.send(launch::MessageKind::kStored, usable ? "+" : failure_text(usable.error()));
     return kExitDone;
   });
   if (!worker) {

@@ -30,8 +30,8 @@ struct PushTarget {
 /// Gives what a client of the server needs; called in the child, so that the token is in no other process.
 using LoadClient = std::function<Result<fleet::ClientOptions>()>;
 
-/// Whether `load` gives a client, in a child.
-Status check_client(const LoadClient& load);
+/// Whether `load` gives a client that this server may take something from (fleet::check_push), in a child.
+Status check_client(const LoadClient& load, const fleet::NodeAddress& server);
 
 /// Tries again, after longer and longer pauses, until it succeeds or `timeout_ns` is over; at once gives up what no
 /// waiting makes right. In a child, so that a file server or a host that hangs costs no more than that time. Returns

@@ -23,7 +23,7 @@ Status PushFlags::prepare(const std::string& token_file) {
                                          "give --push https://HOST:PORT", ErrorKind::kUsage))
                            : Status();
   }
-  Status usable = check_client(client());
+  Status usable = check_client(client(), *target_.server);
   return usable ? std::move(usable) : Status(with_context("--push", std::move(usable.error())));
 }
 

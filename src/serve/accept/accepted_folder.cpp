@@ -25,6 +25,9 @@ namespace stalltrace::serve {
 namespace {
 
 constexpr int kStorageFull = 507;
+constexpr int64_t kBlockBytes = 4096;     // the least that a file takes of a disk
+constexpr int64_t kStatBlockBytes = 512;  // of st_blocks
+constexpr int64_t kMostFiles = 100'000;   // each request lists them
 constexpr JsonLimits kOfAFinding{.depth = 12, .values = 5'000, .members = 128, .whole_reals_are_integers = false};
 
 /// What went wrong is in this server's folder: the client may try again later.
@@ -39,8 +42,12 @@ HttpAnswer refused(const Error& error) {
 
 bool no_room(int folder, int64_t bytes) {
   struct statvfs disk {};
-  return ::fstatvfs(folder, &disk) == 0 &&
-         disk.f_bavail < static_cast<uint64_t>(bytes) / std::max<uint64_t>(disk.f_frsize, 1);
+  if (::fstatvfs(folder, &disk) != 0) {
+    return false;
+  }
+  const uint64_t block = std::max<uint64_t>(disk.f_frsize, 1);
+  const bool counts_files = disk.f_files > 0;  // some file systems have no limit of their own
+  return disk.f_bavail < (static_cast<uint64_t>(bytes) + block - 1) / block || (counts_files && disk.f_favail == 0);
 }
 
 /// The lines of findings, as they are stored, and the file of their agent.
@@ -118,7 +125,7 @@ class AcceptedFolder::Body final : public BodySink {
     }
     const auto taken = store::take_over(file_, folder_.path());
     if (!taken) {
-      return answer_of_folder(taken.error());
+      return taken.error().kind == ErrorKind::kCorrupt ? refused(taken.error()) : answer_of_folder(taken.error());
     }
     return {.body = Json::object({{"name", base_name(taken->path)}, {"was_there", taken->was_there}}).dump() + "\n"};
   }
@@ -138,21 +145,28 @@ Result<std::unique_ptr<AcceptedFolder>> AcceptedFolder::open(const std::string& 
   return accepted;
 }
 
-int64_t AcceptedFolder::used_bytes() const {
-  int64_t bytes = 0;
+AcceptedFolder::Used AcceptedFolder::used() const {
+  Used used;
   for_each_name(folder_.descriptor(), [&](const std::string& name) {
     struct stat status {};
     if (!name.starts_with('.') && ::fstatat(folder_.descriptor(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         S_ISREG(status.st_mode)) {
-      bytes += status.st_size;
+      // A small file takes a block, one with holes less than its size: those may be filled.
+      used.bytes += std::max<int64_t>(status.st_size, status.st_blocks * kStatBlockBytes);
+      ++used.files;
     }
   });
-  return bytes;
+  return used;
 }
 
 std::optional<HttpAnswer> AcceptedFolder::reserve(int64_t bytes) {
   const std::lock_guard lock(mutex_);
-  if (limits_.most_bytes > 0 && used_bytes() + reserved_bytes_ + bytes > limits_.most_bytes) {
+  const Used now = used();
+  if (now.files >= kMostFiles) {
+    return answer_of_error(kStorageFull, fmt::format("the folder of --accept holds {} files at most", kMostFiles),
+                           "move recordings out of it; then push it again");
+  }
+  if (limits_.most_bytes > 0 && now.bytes + reserved_bytes_ + bytes > limits_.most_bytes) {
     return answer_of_error(kStorageFull,
                            fmt::format("the folder of --accept holds {} at most", format_size(limits_.most_bytes)),
                            "move recordings out of it, or raise --accept-limit there; then push it again");
@@ -204,7 +218,7 @@ HttpAnswer AcceptedFolder::add_findings(std::string_view lines) {
   if (!findings) {
     return answer_of_error(findings.error());
   }
-  const auto bytes = static_cast<int64_t>(findings->lines.size());
+  const auto bytes = std::max(static_cast<int64_t>(findings->lines.size()), kBlockBytes);
   if (auto full = reserve(bytes)) {
     return *std::move(full);
   }

@@ -44,7 +44,11 @@ class AcceptedFolder {
   class Body;
   AcceptedFolder(OwnFolder folder, const AcceptLimits& limits) : folder_(std::move(folder)), limits_(limits) {}
   /// Of what is there. Without files that are being received, which are reserved.
-  [[nodiscard]] int64_t used_bytes() const;
+  struct Used {
+    int64_t bytes = 0;
+    int64_t files = 0;
+  };
+  [[nodiscard]] Used used() const;
   /// None: there is room.
   std::optional<HttpAnswer> reserve(int64_t bytes);
   void release(int64_t bytes);

@@ -246,6 +246,36 @@ TEST_F(AcceptingFolder, WhatAreNoFindingsIsNotTaken) {
   EXPECT_LE(std::filesystem::file_size(path_ + "/node7-20270115T080000Z.findings.jsonl"), 1000U);
 }
 
+/// Each takes a block of the disk, however short it is.
+TEST_F(AcceptingFolder, ManySmallFilesOfFindingsFillIt) {
+  open({.most_bytes = 64 << 10});
+  int taken = 0;
+  while (taken < 100 && accepted_->add_findings(finding(fmt::format("node{}", taken), 1)).status == 200) {
+    ++taken;
+  }
+  EXPECT_GE(taken, 8);
+  EXPECT_LE(taken, 16);
+  EXPECT_EQ(accepted_->add_findings(finding("another", 1)).status, 507);
+}
+
+TEST_F(AcceptingFolder, ARecordingWhoseNodesAreDamagedIsNotTaken) {
+  open();
+  const std::string path = record("node7", 10);
+  int64_t page = 0;
+  int64_t page_bytes = 0;
+  {
+    store::Database db = must(store::Database::open(path, SQLITE_OPEN_READWRITE));
+    page = must(db.integer("SELECT rootpage FROM sqlite_schema WHERE name = 'node'"));
+    page_bytes = must(db.integer("PRAGMA page_size"));
+  }
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp((page - 1) * page_bytes);
+  file << std::string(static_cast<size_t>(page_bytes), '\xff');
+  file.close();
+  EXPECT_EQ(push_file(path).status, 400);
+  EXPECT_THAT(names(), IsEmpty());
+}
+
 TEST_F(AcceptingFolder, ALinkIsNoFileOfFindings) {
   open();
   std::filesystem::create_symlink(folder_ / "other", path_ + "/node7-20270115T080000Z.findings.jsonl");

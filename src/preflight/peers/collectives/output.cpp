@@ -85,9 +85,10 @@ nlohmann::ordered_json collectives_json(const CollectiveResults& results) {
   for (const auto& [version, ranks] : results.versions) {
     versions[nccl_version_text(version)] = ranks;
   }
-  return {{"ranks", results.ranks},         {"library", results.library},       {"versions", std::move(versions)},
-          {"max_bytes", results.max_bytes}, {"connect_ns", results.connect_ns}, {"complete", results.faults.empty()},
-          {"times", std::move(times)},      {"wrong", std::move(wrong)}};
+  return {{"ranks", results.ranks},           {"library", results.library},
+          {"versions", std::move(versions)},  {"max_bytes", results.max_bytes},
+          {"connect_ns", results.connect_ns}, {"complete", results.faults.empty() && !results.cut_short},
+          {"times", std::move(times)},        {"wrong", std::move(wrong)}};
 }
 
 }  // namespace stalltrace::preflight

@@ -50,6 +50,7 @@ struct CollectiveResults {
   std::map<int64_t, std::vector<int32_t>> versions;  // of NCCL, with the ranks that have it
   int64_t connect_ns = 0;                            // the communicator's set-up on the slowest rank
   int64_t max_bytes = 0;
+  bool cut_short = false;             // the time for all of them was over
   std::vector<CollectiveTime> times;  // by operation, then by size
   std::vector<WrongResults> wrong;
   std::vector<CollectiveFault> faults;  // all of one step: nothing was tested after it

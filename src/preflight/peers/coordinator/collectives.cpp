@@ -49,6 +49,7 @@ class Collectives {
     for (size_t operation = 0; operation < collective_operations().size(); ++operation) {
       for (const int64_t bytes : collective_sizes(limits_.max_bytes)) {
         if (monotonic_now_ns() >= end_ns) {
+          results().cut_short = true;
           return;
         }
         const auto once_ns = measure(operation, bytes);
@@ -120,12 +121,14 @@ Answers Collectives::ask(const std::function<CollectiveOrder(size_t)>& order_of,
 }
 
 bool Collectives::load() {
-  std::map<int32_t, int64_t> of_node;  // ranks that have a device there
+  std::map<int32_t, int64_t> of_node;  // ranks that have a device there, also those that take no part any more
+  std::vector<int64_t> devices;
+  for (const Session& session : ranks_.sessions) {
+    devices.push_back(of_node[session.node]++);
+  }
   const Answers answers = ask(
       [&](size_t member) {
-        return CollectiveOrder{.step = Step::kLoad,
-                               .limit_ns = limits_.set_up_ns,
-                               .device = of_node[ranks_.sessions[members_[member]].node]++};
+        return CollectiveOrder{.step = Step::kLoad, .limit_ns = limits_.set_up_ns, .device = devices[members_[member]]};
       },
       "the loading of the library");
   if (!results().faults.empty()) {

@@ -249,7 +249,9 @@ void CollectivesJudge::summarise() {
       fmt::format("{}: algorithm bandwidth {}, bus bandwidth {}; {}: {}{}", name_of_call(kAllReduce, largest->bytes),
                   short_bandwidth(algbw(largest->bytes, largest->average_ns)), short_bandwidth(bus_bandwidth(*largest)),
                   name_of_call(kAllReduce, smallest->bytes), format_duration(smallest->average_ns),
-                  right ? "; all results are right" : ""));
+                  right ? results_.cut_short ? "; all results are right; the rest was not made, its time was over"
+                                             : "; all results are right"
+                        : ""));
 }
 
 }  // namespace
