@@ -347,6 +347,42 @@ TEST(Explain, AttachedOnSeveralHostsNoRankIsLateByTheClock) {
   }
 }
 
+/// Their kernels alone make such hosts comparable: where they are right a late rank is named, and where they are wrong
+/// other ranks seem to end before the last one came.
+TEST(Explain, KernelsThatVouchForWrongClocksMakeNoRankLate) {
+  for (const bool right : {true, false}) {
+    for (const bool faulty : {false, true}) {
+      JobOptions options = faulty ? with_fault(FaultKind::kLateRank, 2, 14) : JobOptions{.seed = 14};
+      options.separate_boots = true;
+      options.known_communicator = false;
+      if (!right) {
+        options.clock_offsets_ns = {0, 12 * kNsPerMs, -9 * kNsPerMs, 15 * kNsPerMs};
+      }
+      SyntheticJob job(std::move(options));
+      TimeRange ran{kForever, 0};
+      ASSERT_TRUE(job.source().collectives({}, [&](const Collective& row) {
+        ran = {std::min(ran.from_ns, row.timestamp_ns), std::max(ran.to_ns, row.timestamp_ns)};
+      }));
+      const auto nodes = job.source().nodes();
+      ASSERT_TRUE(nodes);
+      for (const Node& node : *nodes) {
+        for (int64_t at_ns = ran.from_ns; at_ns < ran.to_ns; at_ns += kNsPerSecond) {
+          job.source().accept(ClockReading{
+              .node_id = node.node_id, .timestamp_ns = at_ns, .utc_ns = at_ns, .max_error_ns = kNsPerMs / 2});
+        }
+      }
+      const Result<ExplainResult> result = explain(job.source());
+      ASSERT_TRUE(result);
+      const Report& report = result->report;
+      SCOPED_TRACE(findings_of(report));
+      EXPECT_EQ(std::ranges::count(report.clocks, ClockSource::kKernel, &ComparedClock::source), kRingRanks - 1);
+      const bool late = std::ranges::any_of(report.findings,
+                                            [](const Finding& finding) { return finding.cause == Cause::kLateRank; });
+      EXPECT_EQ(late, right && faulty);
+    }
+  }
+}
+
 TEST(Explain, AHeadNodeWithoutCollectivesDoesNotHideALateRank) {
   for (const NodeId head : {NodeId{1}, NodeId{900}}) {
     JobOptions options = with_fault(FaultKind::kLateRank, 2, 14);

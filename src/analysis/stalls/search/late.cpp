@@ -9,6 +9,7 @@
 
 #include "analysis/stalls/search/step_lateness.h"
 #include "analysis/thresholds/causes.h"
+#include "analysis/thresholds/clocks.h"
 #include "analysis/thresholds/stalls.h"
 #include "base/numbers/median.h"
 
@@ -59,6 +60,26 @@ bool is_surely_last(const SearchState& search, const Instance& instance) {
   return error_ns && std::ranges::all_of(instance.seen, [&](const Arrival& seen) {
            return host_of(seen) == host_of(last) || last.arrival_ns - seen.arrival_ns > *error_ns;
          });
+}
+
+/// A rank that waits for all others has ended before the last one came, by clocks that only kernels vouch for: they
+/// were wrong about them. Nothing else would contradict them (clock_offsets/kernel_clocks.h).
+bool kernels_were_wrong(const SearchState& search, const Instance& instance) {
+  if (!synchronises(search.timeline.signature(instance.signature).op)) {
+    return false;
+  }
+  const auto node_of = [&](const Arrival& seen) {
+    return search.cluster.member(search.timeline.sequences()[seen.sequence].member).node_id;
+  };
+  const Clock& clock = search.cluster.clock();
+  const NodeId last = node_of(instance.seen.back());
+  const int64_t allowed_ns = clock_error_ns(search, instance).value_or(0) + kSeenLateNs;
+  return std::ranges::any_of(instance.seen, [&](const Arrival& seen) {
+    const bool by_kernels =
+        clock.host(node_of(seen)) != clock.host(last) &&
+        (clock.source(node_of(seen)) == ClockSource::kKernel || clock.source(last) == ClockSource::kKernel);
+    return by_kernels && seen.end_ns < instance.last_arrival_ns - allowed_ns;
+  });
 }
 
 /// How much longer the first rank was inside than the last, each by its own clock: a rank was waited for. 0 where
@@ -289,7 +310,7 @@ void judge(SearchState& search, const Instance& instance, const std::optional<St
   if (late_ns < warm_up_floor_ns(search, instance)) {
     return declined(VerdictReason::kWarmingUp);
   }
-  const bool certain = lateness || (is_surely_last(search, instance) &&
+  const bool certain = lateness || (is_surely_last(search, instance) && !kernels_were_wrong(search, instance) &&
                                     late_ns - clock_error_ns(search, instance).value_or(late_ns) > limit_ns);
   if (!certain) {
     add_to_run(search, instance);
