@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/numbers/changed_values.h"
 #include "lab/simulation/job.h"
 #include "lab/simulation/random.h"
-#include "lab/simulation/recording/changed_values.h"
 #include "lab/simulation/recording/recorder.h"
 #include "model/events/port_counters.h"
 

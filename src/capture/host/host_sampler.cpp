@@ -67,21 +67,7 @@ std::vector<std::pair<std::string, std::string>> cgroup_files(const HostRoots& r
 
 template <typename Write>
 void HostSampler::note(std::string key, double value, const Write& write) {
-  const auto [found, fresh] = numbers_.try_emplace(std::move(key), Number{value, now_ns_, now_ns_, now_pid_});
-  Number& number = found->second;
-  if (fresh) {
-    write(value, now_ns_);
-    return;
-  }
-  if (value != number.value) {
-    if (number.written_ns != number.read_ns) {
-      write(number.value, number.read_ns);
-    }
-    write(value, now_ns_);
-    number.value = value;
-    number.written_ns = now_ns_;
-  }
-  number.read_ns = now_ns_;
+  numbers_.read(std::move(key), value, now_ns_, write, now_pid_);
 }
 
 void HostSampler::note_host(std::string_view name, const std::string& detail, double value) {
@@ -205,7 +191,7 @@ void HostSampler::sample(int64_t utc_ns, const std::set<pid_t>& pids) {
     sample_process(pid);
   }
   now_pid_ = 0;
-  std::erase_if(numbers_, [&](const auto& known) { return known.second.pid != 0 && !pids.contains(known.second.pid); });
+  numbers_.forget_if([&](int64_t pid) { return pid != 0 && !pids.contains(static_cast<pid_t>(pid)); });
   sample_ports();
 }
 

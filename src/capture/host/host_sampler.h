@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/numbers/changed_values.h"
 #include "model/events.h"
 
 namespace stalltrace::capture {
@@ -36,12 +37,6 @@ class HostSampler {
   void counts_drops() { counts_drops_ = true; }
 
  private:
-  struct Number {
-    double value = 0;
-    int64_t read_ns = 0;     // time of the last read
-    int64_t written_ns = 0;  // time of the latest row
-    pid_t pid = 0;           // for a process's counter: dropped when the process ends
-  };
   struct CgroupCounters {
     std::string path;
     double throttled_periods = 0;
@@ -65,7 +60,7 @@ class HostSampler {
   int64_t now_ns_ = 0;
   pid_t now_pid_ = 0;                                           // process whose counters are being read
   std::map<std::string, std::vector<CgroupCounters>> cgroups_;  // of this sample, by the text of /proc/PID/cgroup
-  std::map<std::string, Number> numbers_;
+  ChangedValues numbers_;  // the owner of a process's counter is the process: it is forgotten when that ends
 };
 
 }  // namespace stalltrace::capture
