@@ -118,20 +118,24 @@ def check_durations(recording, owns, completions):
     """For calls outside of groups with an end known in one of these ways: compares the recorded duration with the
     rank's own clock and CUDA events.
     """
-    within, differences, seen = 0, [], 0
+    within, differences, seen, outside = 0, [], 0, []
     for own in owns:
         for op in ("ALL_REDUCE", "ALL_GATHER", "REDUCE_SCATTER", "BROADCAST", "REDUCE"):
             for call, row in zip(own.of(op), recording.calls(own.who["pid"], op)):
                 if call["grouped"] > 1 or row[2] not in completions or row[0] is None:
                     continue
                 seen += 1
-                within += duration_fits(call, row[0])
+                fits = duration_fits(call, row[0])
+                within += fits
+                if not fits:
+                    outside.append(f"rank {own.who['rank']} {call['phase']} {op} of {call['count'] * 4} bytes: recorded {row[0] / 1e3:.0f} us, "
+                                   f"CUDA events {call['device_ns'] / 1e3:.0f}, own clock {call['wall_ns'] / 1e3:.0f}")
                 differences.append(abs(row[0] - call["wall_ns"]))
     if not seen:
         return None, f"no call whose end is known by {' or '.join(completions)}"
     text = (f"{within} of {seen} between CUDA events and own clock (+- 1 % or 50 us), median difference to own clock "
             f"{statistics.median(differences) / 1e3:.0f} us")
-    return within >= 0.95 * seen, text
+    return within >= 0.95 * seen, "\n    ".join([text, *outside])
 
 
 def size_table(recording, owns, completions):
