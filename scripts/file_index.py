@@ -37,7 +37,7 @@ def comment_of(path):
     if path.suffix == ".py":
         found = re.match(r'(?:#[^\n]*\n|\s)*"""(.*?)"""', text, re.S)
         return " ".join(found[1].split()) if found else ""
-    if found := re.search(r"^/\*(?! *SPDX)(.*?)\*/", text, re.S | re.M):
+    if found := re.match(r"(?:/\* SPDX[^\n]*\n|//[^\n]*\n)?\s*/\*(?! *SPDX)(.*?)\*/", text, re.S):
         return " ".join(found[1].replace("\n *", " ").split())
     mark = "#" if path.suffix == ".sh" else "//"
     block = []

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Recognises the format of an evidence file by its first bytes and lines.
 #include <fmt/format.h>
 
 #include <algorithm>

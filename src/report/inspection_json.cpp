@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The JSON of `explain --instance --json`.
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"

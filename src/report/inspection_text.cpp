@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The text of `explain --instance`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Recordings in files for the server: snapshots of them, reread as a tracer writes on.
 #include <fmt/format.h>
 #include <sys/stat.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Launch counts of RAS's reports: which ranks are behind or launched another operation, and whether they stand still.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Processes that RAS's reports list as dead or not answering.
 #include <fmt/format.h>
 
 #include <algorithm>

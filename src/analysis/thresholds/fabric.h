@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thresholds of verdicts, with their reasons. What port counters of InfiniBand and RoCE show.
+// What port counters of InfiniBand and RoCE show. Thresholds of verdicts, with their reasons.
 // The pages in docs/ have the same numbers; tests/checks/thresholds_test.py compares them.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thresholds of verdicts, with their reasons. What TCP shows of a slow or broken transfer.
+// What TCP shows of a slow or broken transfer. Thresholds of verdicts, with their reasons.
 // The pages in docs/ have the same numbers; tests/checks/thresholds_test.py compares them.
 #pragma once
 

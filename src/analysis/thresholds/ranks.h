@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thresholds of verdicts, with their reasons. What shows that a rank is late, and why.
+// What shows that a rank is late, and why. Thresholds of verdicts, with their reasons.
 // The pages in docs/ have the same numbers; tests/checks/thresholds_test.py compares them.
 #pragma once
 

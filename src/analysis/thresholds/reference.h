@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thresholds of verdicts, with their reasons. What another run of the job, which was right, shows (`explain --like`).
+// What another run of the job, which was right, shows (`explain --like`). Thresholds of verdicts, with their reasons.
 // The pages in docs/ have the same numbers; tests/checks/thresholds_test.py compares them.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Thresholds of verdicts, with their reasons. Which set-ups of communicators failed.
+// Which set-ups of communicators failed. Thresholds of verdicts, with their reasons.
 // The pages in docs/ have the same numbers; tests/checks/thresholds_test.py compares them.
 #pragma once
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The JSON of `autopsy --json`.
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>

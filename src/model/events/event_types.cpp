@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies and moves of Event, compiled once.
 #include "model/event_types.h"
 
 namespace stalltrace {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A rank of `preflight --network`: introduces itself to rank 0 and does what it orders.
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The path MTU of a pair, by packets with DF set that are answered or lost.
 #include <linux/errqueue.h>
 #include <netinet/in.h>
 #include <poll.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The topology of GPUs and network cards from /sys, without any vendor's library.
 #include <fmt/format.h>
 
 #include <algorithm>

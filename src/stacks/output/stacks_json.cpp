@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The JSON of `stacks --json`.
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>

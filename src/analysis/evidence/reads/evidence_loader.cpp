@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the rows of evidence around the stalls, table by table, within the budget of rows.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The barrier test: when each rank arrives, over many rounds.
 #include <algorithm>
 
 #include "base/text.h"

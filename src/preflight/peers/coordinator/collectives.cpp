@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Orders the collectives of all ranks, size by size, and gathers their times and faults.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Rank 0 of `preflight --network`: the order of its tests, from the listening port to the report.
 #include <fmt/format.h>
 
 #include "base/process/descriptor_limit.h"

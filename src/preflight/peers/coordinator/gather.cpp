@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Accepts the ranks' connections, numbers their nodes, and reports who is missing.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Has each node look up the host names of those it is tested with.
 #include "base/net/loopback.h"
 #include "preflight/peers/coordinator/steps.h"
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Tests pairs of nodes in rounds, one direction after the other, and slow ones a second time.
 #include <algorithm>
 
 #include "base/numbers/median.h"

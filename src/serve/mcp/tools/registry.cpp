@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The list of all MCP tools.
 #include "serve/mcp/tools/tool.h"
 
 namespace stalltrace::serve::mcp {
