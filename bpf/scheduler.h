@@ -260,12 +260,14 @@ int list_threads(struct bpf_iter__task* ctx) {
     }
     return 0;
   }
-  if (!thread->off_ns) {
+  const u64 off_ns = thread->off_ns;
+  if (!off_ns || off_ns >= now) {  // on a CPU, or taken off by another CPU's switch since `now`
     return 0;
   }
-  listing.off_ns = thread->off_ns;
+  listing.off_ns = off_ns;
   listing.off_kind = thread->off_kind;
-  listing.ready_ns = ready_since(thread, task, now);
+  const u64 ready_ns = ready_since(thread, task, now);
+  listing.ready_ns = ready_ns < now ? ready_ns : now;  // a switch may have moved it beyond `now` since
   bpf_probe_read_kernel(listing.thread_name, sizeof(listing.thread_name), task->comm);
   bpf_seq_write(ctx->meta->seq, &listing, sizeof(listing));
   return 0;

@@ -99,7 +99,7 @@ bool processes_ended(const AnalysisContext& context, const CauseGroup& group) {
 }
 
 int64_t long_wait_ns(const AnalysisContext& context, const CauseGroup& group) {
-  return std::max(kLongWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
+  return std::max(kBlockedWaitNs, kLongestWaits * longest_wait_before_ns(context, nearest(group)));
 }
 
 bool may_still_come(const AnalysisContext& context, const CauseGroup& group, bool busy) {

@@ -293,7 +293,7 @@ void prove_by_line(const std::vector<const Sample*>& samples, const Frames& fram
     ++count;
     seen = {std::min(seen.from_ns, sample->time.from_ns), std::max(seen.to_ns, sample->time.to_ns)};
   }
-  if (count < kFewestSamplesAtALine || seen.length() < kLongWaitNs) {
+  if (count < kFewestSamplesAtALine || seen.length() < kBlockedWaitNs) {
     return;
   }
   found.finding.severity = Severity::kCritical;

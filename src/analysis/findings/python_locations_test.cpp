@@ -105,21 +105,21 @@ TEST(PythonLocations, AnAbsentRankAndThoseThatWait) {
   expect_golden_text("missing_collective with Python stacks", finding);
 }
 
-/// Rank 2 computes and does not enter the last call; the recording ends 61 s later. A thread of it is sampled as given,
-/// every 15 s.
+/// Rank 2 computes and does not enter the last call; the recording ends 150 s later. A thread of it is sampled as given,
+/// every 45 s.
 Finding computing_job(const std::vector<int64_t>& stacks, int32_t tid = 12) {
   MemorySource source;
   Ending ending = hang({2});
-  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 61 * kNsPerSecond; };
+  ending.node = [](int, Node& node) { node.ended_ns = kLastArrivalNs + 150 * kNsPerSecond; };
   fill(source, ending);
   add_stacks(source);
-  WaitSpan span{.node_id = node_of_rank(2), .timestamp_ns = kLastArrivalNs, .window_ns = 61 * kNsPerSecond};
+  WaitSpan span{.node_id = node_of_rank(2), .timestamp_ns = kLastArrivalNs, .window_ns = 150 * kNsPerSecond};
   span.waited_ns = span.window_ns;
   span.kind = WaitKind::kOnCpu;
   span.pid = span.tid = 12;
   source.accept(span);
   for (size_t i = 0; i < stacks.size(); ++i) {
-    PythonStack row = sample(2, kHangFromNs + static_cast<int64_t>(1 + 15 * i) * kNsPerSecond, stacks[i], "running");
+    PythonStack row = sample(2, kHangFromNs + static_cast<int64_t>(1 + 45 * i) * kNsPerSecond, stacks[i], "running");
     row.tid = tid;
     source.accept(row);
   }

@@ -10,16 +10,18 @@
 
 namespace stalltrace::analysis {
 
-/// An absent rank that is alive may still come, and nothing proves a hang, until the others have waited for this long
-/// ...
+/// What healthy set-ups, and pauses that a log shows, take now and then.
 inline constexpr int64_t kLongWaitNs = 30 * kNsPerSecond;
+/// An absent rank that is alive may still come, and nothing proves a hang, until the others have waited for this long
+/// (a first checkpoint to a file server and the start of a data loader take more than a minute) ...
+inline constexpr int64_t kBlockedWaitNs = 120 * kNsPerSecond;
 /// ... and for this many times the longest earlier wait on the same communicator, as for an evaluation on one rank.
 inline constexpr int64_t kLongestWaits = 3;
 /// An absent rank that computes, or devices that all ranks wait for while data may still move, prove no hang for this
 /// long: first evaluations, compilations and checkpoints take minutes. PyTorch ends a call of NCCL after 10 min.
 inline constexpr int64_t kUnprovenWaitNs = 600 * kNsPerSecond;
-/// Unless all samples of its Python stack, this many at least and over kLongWaitNs, were at one line: it does not go
-/// on.
+/// Unless all samples of its Python stack, this many at least and over kBlockedWaitNs, were at one line: it does not go
+/// on. Within a shorter time one line may be one long call, such as the write of a checkpoint.
 inline constexpr int64_t kFewestSamplesAtALine = 3;
 /// Maximum number of instances before a wait that are searched for the longest wait.
 inline constexpr int64_t kMostWaitsSearched = 100'000;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "capture/decode/wait_decoder.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -30,7 +31,8 @@ WaitSpan decode_wait(const st_wait& record, NodeId node, int64_t utc_offset_ns) 
 }
 
 WaitSpan decode_open_wait(const st_thread_listing& thread, NodeId node, int64_t utc_offset_ns) {
-  const uint64_t since_ns = thread.ready_ns != 0 ? thread.ready_ns : thread.off_ns;
+  const uint64_t began_ns = thread.ready_ns != 0 ? thread.ready_ns : thread.off_ns;
+  const uint64_t since_ns = std::min<uint64_t>(began_ns, thread.header.time_ns);
   WaitSpan span;
   span.node_id = node;
   span.timestamp_ns = static_cast<int64_t>(since_ns) + utc_offset_ns;

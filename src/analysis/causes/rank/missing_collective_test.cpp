@@ -46,22 +46,22 @@ Finding absent_for(int64_t seconds, int64_t late_ns, std::optional<WaitKind> sta
 
 TEST(MissingCollective, MayStillComeUntilItLastsUnusuallyLong) {
   EXPECT_EQ(absent_for(5, 0).severity, Severity::kWaiting);
-  EXPECT_EQ(absent_for(29, 0).severity, Severity::kWaiting);
-  EXPECT_EQ(absent_for(31, 0).severity, Severity::kCritical);
-  EXPECT_EQ(absent_for(50, 20 * kNsPerSecond).severity, Severity::kWaiting);
-  EXPECT_EQ(absent_for(62, 20 * kNsPerSecond).severity, Severity::kCritical);
+  EXPECT_EQ(absent_for(119, 0).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(121, 0).severity, Severity::kCritical);
+  EXPECT_EQ(absent_for(170, 60 * kNsPerSecond).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(182, 60 * kNsPerSecond).severity, Severity::kCritical);
 }
 
 /// A first evaluation or a compilation takes minutes; a rank that is blocked for minutes does not go on.
 TEST(MissingCollective, ARankThatComputesProvesNoHangForMinutes) {
-  const Finding finding = absent_for(61, 0, WaitKind::kOnCpu);
+  const Finding finding = absent_for(125, 0, WaitKind::kOnCpu);
   EXPECT_EQ(finding.severity, Severity::kWaiting);
   EXPECT_EQ(finding.summary.find("hung"), std::string::npos) << finding.summary;
   EXPECT_NE(finding.summary.find("computing"), std::string::npos) << finding.summary;
   EXPECT_EQ(absent_for(599, 0, WaitKind::kOnCpu).severity, Severity::kWaiting);
   EXPECT_EQ(absent_for(601, 0, WaitKind::kOnCpu).severity, Severity::kCritical);
-  EXPECT_EQ(absent_for(61, 0, WaitKind::kBlocked).severity, Severity::kCritical);
-  EXPECT_EQ(absent_for(29, 0, WaitKind::kBlocked).severity, Severity::kWaiting);
+  EXPECT_EQ(absent_for(121, 0, WaitKind::kBlocked).severity, Severity::kCritical);
+  EXPECT_EQ(absent_for(119, 0, WaitKind::kBlocked).severity, Severity::kWaiting);
 }
 
 /// A rank that does not come because it was stopped or ended can't come by itself: that needs no long wait.
