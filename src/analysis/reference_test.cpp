@@ -242,8 +242,9 @@ TEST(Reference, ARankThatIsBehindIsNotWhyALinkIsSlow) {
 }
 
 /// Ranks 0 and 1 on one node, 2 and 3 on another, in a ring. The links between the nodes that `is_busy` names are busy
-/// all the time, all others hardly.
-MemorySource job_on_two_nodes(int64_t taken_ns, CommHash hash, const std::function<bool(int rank)>& is_busy) {
+/// all the time, all others hardly. From step `slow_from` on the calls take `taken_ns`, before it 50 ms.
+MemorySource job_on_two_nodes(int64_t taken_ns, CommHash hash, const std::function<bool(int rank)>& is_busy,
+                              int64_t slow_from = 0) {
   constexpr int64_t kSampledNs = 50 * kNsPerMs;
   MemorySource source;
   for (const NodeId id : {NodeId{1}, NodeId{2}}) {
@@ -270,7 +271,7 @@ MemorySource job_on_two_nodes(int64_t taken_ns, CommHash hash, const std::functi
       call.node_id = node;
       call.event_id = make_event_id(node, static_cast<uint64_t>(step * kRanks + rank + 1));
       call.timestamp_ns = kOriginNs + step * kNsPerSecond + rank * 100 * kNsPerUs;
-      call.duration_ns = taken_ns;
+      call.duration_ns = step < slow_from ? 50 * kNsPerMs : taken_ns;
       call.completion = Completion::kCall;
       source.accept(call);
     }
@@ -294,6 +295,18 @@ TEST(Reference, ALinkStandsOutBesideThoseOfItsKind) {
   const auto found = [&](const std::function<bool(int)>& is_busy) {
     MemorySource slow = job_on_two_nodes(400 * kNsPerMs, kHash, is_busy);
     const Report report = report_beside(slow, &reference);
+    EXPECT_EQ(report.findings.size(), 1U) << reported(report);
+    return report.findings.empty() ? Finding{} : report.findings[0];
+  };
+  EXPECT_EQ(found([](int rank) { return rank == 1 || rank == 3; }).cause, Cause::kUnknown);
+  expect_link(found([](int rank) { return rank == 1; }), Cause::kSlowLink, 1, 2);
+}
+
+/// The same of a recording with its own usual time: links within a node are no measure of those between nodes.
+TEST(Reference, WithoutOneALinkStandsOutBesideThoseOfItsKindToo) {
+  const auto found = [&](const std::function<bool(int)>& is_busy) {
+    MemorySource slow = job_on_two_nodes(400 * kNsPerMs, kHash, is_busy, kSteps / 2);
+    const Report report = report_beside(slow, nullptr);
     EXPECT_EQ(report.findings.size(), 1U) << reported(report);
     return report.findings.empty() ? Finding{} : report.findings[0];
   };

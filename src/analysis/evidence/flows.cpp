@@ -16,6 +16,11 @@ bool overlap(const Flow& a, const Flow& b) {
   return a.opened_ns - kConnectionEndsApartNs < b.closed_ns && b.opened_ns - kConnectionEndsApartNs < a.closed_ns;
 }
 
+/// Ports are used again: of several connections with the same ends, the one that was open at the same time is meant.
+int64_t open_together_ns(const Flow& a, const Flow& b) {
+  return std::min(a.closed_ns, b.closed_ns) - std::max(a.opened_ns, b.opened_ns);
+}
+
 bool collective_thread(const std::string& name) {
   return name.starts_with("NCCL Progress") || name.starts_with("NCCL Sock") || name.starts_with("gloo") ||
          name.starts_with("pt_gloo");
@@ -66,11 +71,16 @@ void Flows::join_ends(const Cluster& cluster) {
   }
   for (FlowIndex i = 0; i < flows_.size(); ++i) {
     Flow& flow = flows_[i];
+    const bool on_one_node = is_loopback(flow.dst.address);  // every node has such addresses
     const auto [begin, end] = by_ends.equal_range({flow.dst, flow.src});
-    for (auto other = begin; other != end; ++other) {
-      if (other->second != i && overlap(flow, flows_[other->second])) {
-        flow.reverse = other->second;
-        flow.peer = flows_[other->second].owner;
+    for (auto entry = begin; entry != end; ++entry) {
+      const Flow& other = flows_[entry->second];
+      if (entry->second == i || !overlap(flow, other) || (on_one_node && other.node_id != flow.node_id)) {
+        continue;
+      }
+      if (flow.reverse == kNoFlow || open_together_ns(flow, other) > open_together_ns(flow, flows_[flow.reverse])) {
+        flow.reverse = entry->second;
+        flow.peer = other.owner;
       }
     }
     // The other end may not be recorded as a connection, but its address may belong to only one rank.

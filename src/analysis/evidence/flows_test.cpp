@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "analysis/testing/ring_job.h"
 
 namespace stalltrace::analysis {
@@ -47,6 +49,41 @@ TEST(Flows, TheTwoEndsOfAConnectionFindEachOther) {
     EXPECT_EQ(&job.flows.flow(out.reverse), &job.flow(next, kIn));
     EXPECT_EQ(job.flow(next, kIn).dst_rank, rank);
   }
+}
+
+/// Rank 0's connection and one of another rank with the same ends, each open from second to second.
+const Flow& first_of_two(MemorySource& source, std::optional<Joined>& job, TimeRange first, TimeRange other, int rank,
+                         const std::string& address) {
+  fill(source, {});
+  const auto add = [&](int of, uint64_t cookie, uint16_t from, uint16_t to, TimeRange open) {
+    Connection row = connection_of(of, cookie, address, "python3");
+    row.source = {address, from};
+    row.destination = {address, to};
+    row.opened_ns = kOriginNs + open.from_ns * kNsPerSecond;
+    row.closed_ns = kOriginNs + open.to_ns * kNsPerSecond;
+    source.accept(row);
+  };
+  add(0, 90, 33'000, 29'500, first);
+  add(rank, 91, 29'500, 33'000, first);
+  add(rank, 92, 29'500, 33'000, other);
+  job.emplace(source);
+  return job->flow(0, 90);
+}
+
+TEST(Flows, OfPortsUsedAgainTheEndThatWasOpenAtTheSameTimeIsTheOther) {
+  MemorySource source;
+  std::optional<Joined> job;
+  const Flow& flow = first_of_two(source, job, {1, 10}, {12, 30}, 1, "10.77.0.9");
+  ASSERT_NE(flow.reverse, kNoFlow);
+  EXPECT_EQ(job->flows.flow(flow.reverse).cookie, 91U);
+}
+
+TEST(Flows, ALoopbackConnectionHasNoEndOnAnotherNode) {
+  ASSERT_NE(node_of_rank(0), node_of_rank(1));
+  MemorySource source;
+  std::optional<Joined> job;
+  const Flow& flow = first_of_two(source, job, {1, 10}, {1, 10}, 1, "127.0.0.1");
+  EXPECT_EQ(flow.reverse, kNoFlow);
 }
 
 TEST(Flows, AnEndThatWasNotRecordedIsKnownByItsAddress) {

@@ -22,14 +22,23 @@ bool may_carry(const AnalysisContext& context, const Stall& stall, const Flow& f
   return may_carry(context.timeline, flow, context.timeline.groups()[stall.group].hash);
 }
 
+namespace {
+
+/// Where all ranks of the communicator are recorded, what one of them sends to an address that no rank has goes to a
+/// store, a file server or a web service, unless the library's own thread or the plugin's marks say otherwise.
+bool leaves_the_job(const Flow& flow) { return flow.peer == kNoMember && !flow.dedicated && flow.communicator == 0; }
+
+}  // namespace
+
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall, int64_t before_ns) {
   const Participants ranks(stall);
+  const bool all_known = context.timeline.groups()[stall.group].all_took_part;
   std::vector<FlowIndex> flows = context.flows.of(stall.members);
   std::erase_if(flows, [&](FlowIndex index) {
     const Flow& flow = context.flows.flow(index);
     const bool alive = flow.opened_ns < stall.examined().to_ns && flow.closed_ns > stall.examined().from_ns - before_ns;
     return !alive || !flow.carries_collectives || (flow.peer != kNoMember && !ranks.contains(flow.peer)) ||
-           !may_carry(context, stall, flow);
+           (all_known && leaves_the_job(flow)) || !may_carry(context, stall, flow);
   });
   return flows;
 }

@@ -56,6 +56,44 @@ void fill_slow_beside_loss(MemorySource& source, int slow, int64_t turn) {
   }
 }
 
+/// Without NCCL_SET_THREAD_NAME no connection has a thread of the library's name. Rank 1 has one to a store outside of
+/// the job, or to rank 2, that recovers from loss in each slow call.
+Report report_of_losses_to(const Endpoint& destination) {
+  constexpr uint64_t kStore = 77;
+  MemorySource source;
+  fill_slow(source, [](int, int64_t, TcpSample&, TcpSample&) {});
+  const Result<std::vector<Connection>> rows = source.connections();
+  for (Connection row : *rows) {
+    row.thread_name = "python3";
+    source.accept(row);
+  }
+  Connection store{.node_id = node_of_rank(1), .cookie = kStore, .pid = 11, .family = 2};
+  store.source = {"10.77.0.2", 41'000};
+  store.destination = destination;
+  store.opened_ns = kOriginNs;
+  store.thread_name = "python3";
+  source.accept(store);
+  for (int64_t step = kSteps / 2; step < kSteps; ++step) {
+    for (const int state : {4, 0}) {
+      TcpEvent event = event_of(1, TcpEventKind::kCongestionState,
+                                kOriginNs + step * kNsPerSecond + (state == 0 ? 390 : 1) * kNsPerMs);
+      event.cookie = kStore;
+      event.state = state;
+      source.accept(event);
+    }
+  }
+  return report_of(source);
+}
+
+TEST(PacketLoss, ToAnAddressOfNoRankIsNotWhatCallsWaitFor) {
+  const auto lossy = [](const Report& report) {
+    return std::ranges::count(report.findings, Cause::kPacketLoss, &Finding::cause);
+  };
+  EXPECT_EQ(lossy(report_of_losses_to({"10.77.0.3", 9'000})), 1);
+  const Report report = report_of_losses_to({"198.51.100.7", 443});
+  EXPECT_EQ(lossy(report), 0) << reported(report);
+}
+
 /// After losses a link sends with a small congestion window.
 TEST(SlowLink, BetweenLossesIsALineOfThem) {
   for (const int slow : {1, 3}) {

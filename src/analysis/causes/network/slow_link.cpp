@@ -47,8 +47,8 @@ void drop_idle(std::vector<Measured>& measured) {
   });
 }
 
-/// Links within a node are always faster than those between nodes, and so they were in the run that was right: what is
-/// slow by that run alone stands out only beside links of its own kind. `measured`: the slowest one first.
+/// Links within a node are always faster than those between nodes: a link stands out only beside links of its own
+/// kind. `measured`: the slowest one first.
 void keep_one_kind(const AnalysisContext& context, std::vector<Measured>& measured) {
   const auto within_node = [&](const Measured& one) {
     const FaultLocation link = link_of(context.flows, one.flow);
@@ -72,7 +72,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
   drop_idle(measured);
   std::sort(measured.begin(), measured.end(), [](const Measured& a, const Measured& b) { return a.rate < b.rate; });
-  if (stall.by_reference && !measured.empty()) {
+  if (!measured.empty()) {
     keep_one_kind(context, measured);
   }
   if (measured.size() < 2) {
