@@ -403,7 +403,7 @@ TEST(Dead, ARankThatLeavesAtAHangsEndIsNotItsCause) {
     return step < kLast || rank != 2;
   };
   ending.process = [](int rank, Process& process) {
-    exit_at(process, kLastArrivalNs + 60 * kNsPerSecond + (rank == 2 ? 0 : kNsPerSecond));
+    exit_at(process, kLastArrivalNs + 150 * kNsPerSecond + (rank == 2 ? 0 : kNsPerSecond));
   };
   expect(report_of(ending), Cause::kMissingCollective, 2);
 }
