@@ -35,6 +35,14 @@ class SingleNode {
         gaps_[flow.owner] = gaps_of(timeline.sequences_of(flow.owner));
       }
     }
+    for (const Member& member : cluster.members()) {
+      if (member.exit_ns && member.ended_badly()) {
+        deaths_ns_[member.attempt].push_back(*member.exit_ns);
+      }
+    }
+    for (auto& [attempt, deaths] : deaths_ns_) {
+      std::ranges::sort(deaths);
+    }
   }
 
   Status read_samples(EventSource& source) {
@@ -218,10 +226,8 @@ class SingleNode {
   /// How long the others hang is not observed: until their watchdogs end them.
   void judge_death(MemberIndex member, const std::vector<uint32_t>& sequences) {
     const Member& process = cluster_.member(member);
-    if (ends_.of(member) != nullptr || follows_another(member)) {
-      return;
-    }
-    if (!process.exit_ns || !process.ended_badly() || timeline_.span().to_ns - *process.exit_ns < kHangNs) {
+    if (!process.exit_ns || !process.ended_badly() || timeline_.span().to_ns - *process.exit_ns < kHangNs ||
+        ends_.of(member) != nullptr || follows_another(member)) {
       return;
     }
     const CallSequence* used = nullptr;
@@ -253,10 +259,12 @@ class SingleNode {
   /// other.
   [[nodiscard]] bool follows_another(MemberIndex member) const {
     const Member& process = cluster_.member(member);
-    return std::ranges::any_of(cluster_.members(), [&](const Member& other) {
-      return process.exit_ns && other.exit_ns && other.attempt == process.attempt && other.ended_badly() &&
-             *other.exit_ns < *process.exit_ns && *process.exit_ns - *other.exit_ns < kDeathsApartNs;
-    });
+    const auto deaths = deaths_ns_.find(process.attempt);
+    if (deaths == deaths_ns_.end() || !process.exit_ns) {
+      return false;
+    }
+    const auto earlier = std::ranges::upper_bound(deaths->second, *process.exit_ns - kDeathsApartNs);
+    return earlier != deaths->second.end() && *earlier < *process.exit_ns;
   }
 
   void keep(Stall stall) {
@@ -272,6 +280,7 @@ class SingleNode {
   const JobEnds& ends_;
   TimeRange range_;
   std::map<MemberIndex, std::vector<Gap>> gaps_;
+  std::map<AttemptIndex, std::vector<int64_t>> deaths_ns_;  // ascending: processes that ended badly
   std::vector<Stall> stalls_;
 };
 

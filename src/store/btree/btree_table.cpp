@@ -36,9 +36,12 @@ bool read_header(BtreeTable& table) {
   return table.usable >= 480;
 }
 
-/// Positions of the columns in a row, from the table's declaration. False if the table stores them in another way.
-Result<bool> find_columns(Database& db, std::string_view name, std::string_view id_column,
-                          const std::vector<std::string>& columns, BtreeTable& table) {
+}  // namespace
+
+/// Positions of the columns in a row, from the table's declaration.
+Result<TableLayout> find_table_layout(Database& db, std::string_view name, std::string_view id_column,
+                                      const std::vector<std::string>& columns) {
+  TableLayout table;
   ST_ASSIGN(Statement select, db.prepare("SELECT name, type, dflt_value IS NOT NULL, pk, hidden"
                                          " FROM pragma_table_xinfo(?) ORDER BY cid"));
   select.bind(1, name);
@@ -64,13 +67,17 @@ Result<bool> find_columns(Database& db, std::string_view name, std::string_view 
     const auto found = std::find(stored.begin(), stored.end(), column);
     table.stored.push_back(found == stored.end() ? kMissingColumn : static_cast<uint8_t>(found - stored.begin()));
   }
-  return plain && has_id && stored.size() < kMostColumns;
+  table.plain = plain && has_id && stored.size() < kMostColumns;
+  return table;
 }
-
-}  // namespace
 
 Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::string_view id_column,
                                     const std::vector<std::string>& columns, KeepsOpen keeps) {
+  ST_ASSIGN(const TableLayout layout, find_table_layout(db, name, id_column, columns));
+  return find_btree_table(db, name, layout, keeps);
+}
+
+Result<FoundTable> find_btree_table(Database& db, std::string_view name, const TableLayout& layout, KeepsOpen keeps) {
   if (!is_opened_complete(db)) {
     return FoundTable{nullptr, Fallback::kOpenFile};
   }
@@ -81,10 +88,12 @@ Result<FoundTable> find_btree_table(Database& db, std::string_view name, std::st
     return FoundTable{nullptr, Fallback::kTableLayout};
   }
   table->root = static_cast<uint32_t>(select.integer(0));
-  ST_ASSIGN(const bool plain, find_columns(db, name, id_column, columns, *table));
-  if (!plain) {
+  if (!layout.plain) {
     return FoundTable{nullptr, Fallback::kTableLayout};
   }
+  table->stored_columns = layout.stored_columns;
+  table->id_column = layout.id_column;
+  table->stored = layout.stored;
   table->path = db.path();
   auto opened = open_regular(table->path);
   if (!opened) {

@@ -49,7 +49,21 @@ struct FoundTable {
 /// Whether a table has its file open all the time.
 enum class KeepsOpen : bool { kNo, kYes };
 
-/// Finds `table` of `db` with these columns.
+/// Where a declaration puts the columns: the same in all files with that declaration.
+struct TableLayout {
+  size_t stored_columns = 0;
+  size_t id_column = 0;
+  std::vector<uint8_t> stored;  // as in BtreeTable
+  bool plain = false;           // rows are stored in the way that is supported here
+};
+
+Result<TableLayout> find_table_layout(Database& db, std::string_view table, std::string_view id_column,
+                                      const std::vector<std::string>& columns);
+
+/// Finds `table` of `db`, which is laid out so.
+Result<FoundTable> find_btree_table(Database& db, std::string_view table, const TableLayout& layout,
+                                    KeepsOpen keeps = KeepsOpen::kYes);
+/// The same; finds the layout with these columns as well.
 Result<FoundTable> find_btree_table(Database& db, std::string_view table, std::string_view id_column,
                                     const std::vector<std::string>& columns, KeepsOpen keeps = KeepsOpen::kYes);
 

@@ -28,6 +28,9 @@ Result<OpenFiles::Use> OpenFiles::add(const std::string& path) {
   ST_ASSIGN(Database db, open_for_reading(path));
   file.complete = is_opened_complete(db);
   ::stat(path.c_str(), &file.status);
+  ST_ASSIGN(file.tables, FileTables::read(db, file.complete));
+  file.schema = schemas_.try_emplace(file.tables.declarations(), schemas_.size()).first->second;
+  file.tables.forget_declarations();
   const size_t needed = file.complete ? 1 : kDescriptorsOfFile;
   if (used_ + needed <= room_) {
     used_ += needed;

@@ -7,8 +7,11 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <string>
+#include <string_view>
 
+#include "store/read/file_tables.h"
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
@@ -41,6 +44,10 @@ class OpenFiles {
   [[nodiscard]] const std::string& path(size_t file) const { return files_[file].path; }
   /// True if no process writes it and it has no log: it needs no transaction.
   [[nodiscard]] bool is_complete(size_t file) const { return files_[file].complete; }
+  /// True if the table certainly has no rows there.
+  [[nodiscard]] bool is_empty(size_t file, std::string_view table) const { return files_[file].tables.is_empty(table); }
+  /// A number that files with the same declarations share.
+  [[nodiscard]] size_t schema(size_t file) const { return files_[file].schema; }
   /// True if each of `files` complete files may have another descriptor open at the same time.
   [[nodiscard]] bool have_room_for(size_t files) const { return files <= room_ - used_; }
   /// The work so far no longer counts against the limits of a connection.
@@ -52,12 +59,15 @@ class OpenFiles {
     Database kept;  // null: opened for each use
     bool complete = false;
     struct stat status {};
+    FileTables tables;
+    size_t schema = 0;
   };
   explicit OpenFiles(size_t room) : room_(room) {}
 
-  std::deque<File> files_;  // a deque, because open files must not move
-  size_t room_;             // descriptors that files may hold
-  size_t used_ = 0;         // of them
+  std::deque<File> files_;                 // a deque, because open files must not move
+  size_t room_;                            // descriptors that files may hold
+  size_t used_ = 0;                        // of them
+  std::map<std::string, size_t> schemas_;  // by declarations
 };
 
 }  // namespace stalltrace::store

@@ -59,10 +59,13 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
     int64_t most = 0;
     for (const NodeRun& run : runs_) {
       const std::string& path = files_.path(run.file);
+      if (files_.is_empty(run.file, EventTraits<T>::kTable)) {
+        continue;
+      }
       if (selects_from != run.file) {
         select = Statement();
         ST_ASSIGN(use, files_.use(run.file));
-        ST_ASSIGN(const std::string sql, select_sql(use->db(), EventTraits<T>::kTable, column_names<T>()));
+        ST_ASSIGN(const std::string sql, select_of<T>(run.file, use->db()));
         ST_ASSIGN(select, use->db().prepare(sql + " AND node_id = ?"));
         selects_from = run.file;
         most = most_rows(path);
@@ -90,6 +93,16 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   }
   Status read_rows(std::vector<Stack>& stacks);
 
+  /// What selects the table's rows in this file: made once for all files with the same declarations.
+  template <typename T>
+  Result<std::string> select_of(size_t file, Database& db) {
+    std::string& sql = selects_[{files_.schema(file), EventTraits<T>::kTable}];
+    if (sql.empty()) {
+      ST_ASSIGN(sql, select_sql(db, EventTraits<T>::kTable, column_names<T>()));
+    }
+    return sql;
+  }
+
   /// One table of one file while it is streamed: in a transaction, so that its segments match its rows while a tracer
   /// writes.
   struct FileTable {
@@ -103,6 +116,9 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   Status open_table(size_t begin, size_t end, TimeRange range, const std::set<NodeId>* nodes, KeepsOpen keeps,
                     FileTable& out) {
     const size_t file = runs_[begin].file;
+    if (files_.is_empty(file, EventTraits<T>::kTable)) {
+      return {};
+    }
     ST_ASSIGN(OpenFiles::Use use, files_.use(file));
     if (!files_.is_complete(file)) {
       ST_ASSIGN(Transaction snapshot, Transaction::begin(use.db()));
@@ -226,16 +242,19 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
 
   template <typename T>
   Status make_handle(size_t file, Database& db, KeepsOpen keeps, TableHandle& table) {
-    const std::vector<std::string> columns = column_names<T>();
     table.path = files_.path(file);
-    ST_ASSIGN(FoundTable found, find_btree_table(db, EventTraits<T>::kTable, kIdColumn<T>, columns, keeps));
+    std::optional<TableLayout>& layout = layouts_[{files_.schema(file), EventTraits<T>::kTable}];
+    if (!layout) {
+      ST_ASSIGN(layout, find_table_layout(db, EventTraits<T>::kTable, kIdColumn<T>, column_names<T>()));
+    }
+    ST_ASSIGN(FoundTable found, find_btree_table(db, EventTraits<T>::kTable, *layout, keeps));
     table.pages = std::move(found.table);
     table.fallbacks = report_ != nullptr ? &report_->fallbacks : nullptr;
     table.most_rows = most_rows(table.path);
     if (table.pages == nullptr) {
       table.count(found.reason);
     }
-    ST_ASSIGN(const std::string sql, select_sql(db, EventTraits<T>::kTable, columns));
+    ST_ASSIGN(const std::string sql, select_of<T>(file, db));
     table.sql = fmt::format("{0} AND {1} >= ? AND {1} < ?", sql, kIdColumn<T>);
     table.open = [this, file] { return files_.use(file); };
     return {};
@@ -298,7 +317,10 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
   static constexpr size_t kFewRowGroups = 16;  // too few to be worth a thread
 
   OpenFiles files_;
-  std::vector<NodeRun> runs_;  // by file
+  std::vector<NodeRun> runs_;                            // by file
+  using OfSchema = std::pair<size_t, std::string_view>;  // OpenFiles::schema, table
+  std::map<OfSchema, std::string> selects_;
+  std::map<OfSchema, std::optional<TableLayout>> layouts_;
   ReadReport* report_ = nullptr;
 };
 
@@ -306,8 +328,11 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
 Status RecordingSource::read_rows(std::vector<Stack>& stacks) {
   std::map<int64_t, Stack> found;
   for (size_t file = 0; file < files_.size(); ++file) {
+    if (files_.is_empty(file, EventTraits<Stack>::kTable)) {
+      continue;
+    }
     ST_ASSIGN(OpenFiles::Use use, files_.use(file));
-    ST_ASSIGN(const std::string sql, select_sql(use.db(), EventTraits<Stack>::kTable, column_names<Stack>()));
+    ST_ASSIGN(const std::string sql, select_of<Stack>(file, use.db()));
     ST_ASSIGN(Statement select, use.db().prepare(sql));
     const int64_t most = most_rows(files_.path(file));
     int code = SQLITE_DONE;

@@ -60,6 +60,9 @@ class Search {
     for (const Flow& flow : flows.all()) {
       note_close(flows, flow);
     }
+    for (uint32_t i = 0; i < timeline.sequences().size(); ++i) {
+      note_waiting(i);
+    }
   }
 
   [[nodiscard]] const std::map<size_t, std::vector<MemberIndex>>& jobs() const { return jobs_; }
@@ -116,6 +119,15 @@ class Search {
         leaving.inside_ns = leaving.inside() ? std::min(leaving.inside_ns, call->arrival_ns) : call->arrival_ns;
         leaving.failed_ns = std::min(leaving.failed_ns, sequence.abort_ns);
       }
+    }
+  }
+
+  void note_waiting(uint32_t index) {
+    const CallSequence& sequence = timeline_.sequences()[index];
+    const Leaving& waits = at(sequence.member);
+    if (waits.inside() && !sequence.calls.empty() && sequence.calls.back().is_open() &&
+        waits.inside_to_ns() != kForever && !ended_well(cluster_.member(sequence.member))) {
+      waiting_[sequence.group].push_back(index);
     }
   }
 
@@ -180,17 +192,15 @@ class Search {
       const CallSequence& sequence = timeline_.sequences()[index];
       const int64_t open_number = sequence.end_number() - 1;
       const Leaving& waits = at(sequence.member);
-      return sequence.member != member && waits.inside() && !sequence.calls.empty() &&
-             sequence.calls.back().is_open() && open_number >= own.end_number() &&
-             open_number > timeline_.groups()[own.group].last_ended_number && waits.inside_to_ns() != kForever &&
-             waits.inside_to_ns() >= at(member).left_ns - kDeathToResetNs &&
-             !ended_well(cluster_.member(sequence.member)) && overlap(member, sequence.member);
+      return sequence.member != member && open_number >= own.end_number() &&
+             open_number > timeline_.groups()[own.group].last_ended_number &&
+             waits.inside_to_ns() >= at(member).left_ns - kDeathToResetNs && overlap(member, sequence.member);
     };
     return std::ranges::any_of(timeline_.sequences_of(member), [&](uint32_t index) {
       const CallSequence& own = timeline_.sequences()[index];
-      return !own.continued && !own.destroyed &&
-             std::ranges::any_of(timeline_.groups()[own.group].sequences,
-                                 [&](uint32_t other) { return waited(own, other); });
+      const auto waiting = waiting_.find(own.group);
+      return !own.continued && !own.destroyed && waiting != waiting_.end() &&
+             std::ranges::any_of(waiting->second, [&](uint32_t other) { return waited(own, other); });
     });
   }
   /// True if both existed at one time: processes of a job that ended earlier or began later don't count.
@@ -297,6 +307,8 @@ class Search {
   std::vector<Leaving> leaving_;  // by member
   std::vector<size_t> job_;       // by member: another member of its job; a job's representative has itself
   std::map<size_t, std::vector<MemberIndex>> jobs_;
+  std::map<uint32_t, std::vector<uint32_t>>
+      waiting_;  // by group: sequences whose rank ended badly inside their last call
 };
 
 }  // namespace
