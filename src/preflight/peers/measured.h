@@ -59,6 +59,8 @@ struct PairResult {
   /// until they drop, a slower one loses only what the way loses.
   std::optional<Flow> half_rate;
   std::optional<Flow> together;  // every node sends to the next, all at once
+  /// Whether nothing of `alone` arrived.
+  [[nodiscard]] bool stuck() const { return alone && (alone->bytes == 0 || small); }
 };
 
 /// One process of the launch.

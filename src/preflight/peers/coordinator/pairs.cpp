@@ -84,15 +84,15 @@ void test_pairs(Ranks& ranks, const std::vector<std::vector<Pair>>& rounds) {
 void test_slow_pairs_again(Ranks& ranks) {
   std::vector<double> speeds;
   for (const PairResult& pair : ranks.results.pairs) {
-    if (pair.alone) {
+    if (pair.alone && !pair.stuck()) {
       speeds.push_back(pair.alone->mbit());
     }
   }
   const double slow_below = kSlowPair * median(std::move(speeds));
   std::vector<size_t> slow;
   for (size_t i = 0; i < ranks.results.pairs.size(); ++i) {
-    const auto& flow = ranks.results.pairs[i].alone;
-    if (flow && flow->bytes > 0 && flow->mbit() < slow_below) {
+    const PairResult& pair = ranks.results.pairs[i];
+    if (pair.alone && !pair.stuck() && pair.alone->mbit() < slow_below) {
       slow.push_back(i);
     }
   }

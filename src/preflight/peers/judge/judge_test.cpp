@@ -115,6 +115,42 @@ TEST(Judge, APathMtuBelowTheInterfacesIsABlackHoleOnlyWithoutAReason) {
   golden::expect_text(faults(results));
 }
 
+/// Nothing of a full-size flow arrives: the bytes are those of its set-up.
+Flow stuck_flow() { return {.bytes = 4, .duration_ns = 225 * kNsPerMs, .segments = 12}; }
+
+TEST(Judge, ABlackHoleOfAllPairsIsFoundWhereUdpIsBlocked) {
+  LaunchResults results = cluster(2);
+  for (PairResult& pair : results.pairs) {
+    pair.mtu = PathMtu{.own = 9000, .largest = 0};
+    pair.alone = stuck_flow();
+    pair.small = flow_of(600);
+  }
+  golden::expect_text(faults(results));
+  LaunchResults two = cluster(2);
+  pair_of(two, 0, 1).mtu = PathMtu{.own = 9000, .largest = 8950, .reported = 8950};
+  pair_of(two, 0, 1).alone = stuck_flow();
+  pair_of(two, 0, 1).small = flow_of(600);
+  EXPECT_TRUE(judge(two).failed()) << "a reported limit that TCP does not follow";
+}
+
+TEST(Judge, WhereNoFlowArrivesEachPairFails) {
+  LaunchResults results = cluster(2);
+  for (PairResult& pair : results.pairs) {
+    pair.mtu = PathMtu{.own = 9000, .largest = 0};
+    pair.alone = stuck_flow();
+    pair.small = Flow{.duration_ns = 225 * kNsPerMs, .segments = 12};
+  }
+  pair_of(results, 1, 0).alone->bytes = 0;
+  pair_of(results, 1, 0).small.reset();  // its connections could not be opened
+  golden::expect_text(faults(results));
+  EXPECT_EQ(judge(results).pairs.at(Pair(0, 1)), Outcome::kFailed);
+  for (PairResult& pair : results.pairs) {
+    pair.latency->median_ns = 200 * kNsPerMs;  // the time of the flow is over before an answer can be there
+  }
+  EXPECT_FALSE(judge(results).failed());
+  EXPECT_EQ(judge(results).pairs.at(Pair(0, 1)), Outcome::kUnknown);
+}
+
 TEST(Judge, SlowPairsAreComparedWithTheOthersAndWithTheirInterfaces) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone = flow_of(4000);
