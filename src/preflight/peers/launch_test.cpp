@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -497,6 +499,55 @@ TEST(Launch, WhatSendsBytesOfItsOwnGetsNoFlow) {
   const PairResult result = pair_result_from_json(master.answers()[2]);
   EXPECT_EQ(result.reach, Reach::kBroken);
   EXPECT_FALSE(result.alone);
+}
+
+/// Accepts one connection and no other, and sends back what follows the greeting.
+class EchoOnce {
+ public:
+  EchoOnce() {
+    auto listening = listen_on(*Endpoint::of("127.0.0.1", 0));
+    EXPECT_TRUE(listening);
+    port_ = local_endpoint(listening->get()).port();
+    thread_ = std::jthread([listener = *std::move(listening)]() mutable {
+      UniqueFd fd;
+      for (int i = 0; i < 500 && !fd; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        fd = UniqueFd(::accept(listener.get(), nullptr, nullptr));
+      }
+      listener.reset();
+      std::array<char, 4096> bytes{};
+      size_t greeting = kSecretBytes + 1;
+      for (ssize_t read = ::recv(fd.get(), bytes.data(), bytes.size(), 0); read > 0;
+           read = ::recv(fd.get(), bytes.data(), bytes.size(), 0)) {
+        const size_t skipped = std::min(greeting, static_cast<size_t>(read));
+        greeting -= skipped;
+        (void)::send(fd.get(), bytes.data() + skipped, static_cast<size_t>(read) - skipped, MSG_NOSIGNAL);
+      }
+    });
+  }
+  [[nodiscard]] uint16_t port() const { return port_; }
+
+ private:
+  uint16_t port_ = 0;
+  std::jthread thread_;
+};
+
+TEST(Launch, AFlowThatCanNotBeOpenedHasAReason) {
+  const EchoOnce peer;
+  const TestOrder flow{.address = "127.0.0.1",
+                       .tcp_port = peer.port(),
+                       .udp_port = 1,
+                       .secret = std::string(kSecretBytes, 's'),
+                       .flow_only = true,
+                       .flow = {.bytes = 1 << 20}};
+  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
+  EXPECT_TRUE(take_part_with(master, ""));
+  ASSERT_EQ(master.answers().size(), 3U);
+  const PairResult result = pair_result_from_json(master.answers()[2]);
+  EXPECT_EQ(result.reach, Reach::kReached) << result.reach_detail;
+  EXPECT_FALSE(result.alone);
+  EXPECT_EQ(result.flow_reach, Reach::kRefused);
+  EXPECT_EQ(result.flow_detail, std::strerror(ECONNREFUSED));
 }
 
 TEST(Launch, AFlowFollowsAnEarlierConnectionAtOnce) {

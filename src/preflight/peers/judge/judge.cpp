@@ -93,6 +93,7 @@ class Judge {
   bool check_loss(const PairResult& pair);
   void check_line(const PairResult& pair, const Flow& flow);
   void add_stuck(const PairResult& pair);
+  void add_unopened(const PairResult& pair);
   void check_together();
   void check_barrier();
 
@@ -281,6 +282,20 @@ void Judge::add_stuck(const PairResult& pair) {
              "tc qdisc, ethtool -S, on both ends and between them");
 }
 
+/// The peer was reached, and a connection of the flow was not opened.
+void Judge::add_unopened(const PairResult& pair) {
+  if (pair.flow_reach == Reach::kNotTested) {
+    links_.add(pair, Outcome::kUnknown, fmt::format("no flow could be sent: {}", pair.flow_detail),
+               "on the node that sends: ulimit -n, sysctl net.ipv4.ip_local_port_range, its memory");
+  } else {
+    links_.add(pair, Outcome::kFailed,
+               fmt::format("{} was reached, and then a connection of the flow was not opened: {}",
+                           node(pair.to).address, pair.flow_detail),
+               "a firewall or proxy that limits how many connections a host opens, or how fast; heavy loss: nft list "
+               "ruleset on both ends and between them");
+  }
+}
+
 void Judge::check_flows() {
   const Others speeds = speeds_alone();
   std::vector<const PairResult*> tested;
@@ -298,6 +313,11 @@ void Judge::check_flows() {
   flush("retransmits");
   for (const PairResult* pair : stuck) {
     add_stuck(*pair);
+  }
+  for (const PairResult& pair : results_.pairs) {
+    if (pair.reach == Reach::kReached && pair.flow_reach != Reach::kReached) {
+      add_unopened(pair);
+    }
   }
   for (const PairResult* pair : tested) {
     const double mbit = pair->alone->mbit();

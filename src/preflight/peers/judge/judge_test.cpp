@@ -151,6 +151,23 @@ TEST(Judge, WhereNoFlowArrivesEachPairFails) {
   EXPECT_EQ(judge(results).pairs.at(Pair(0, 1)), Outcome::kUnknown);
 }
 
+TEST(Judge, AFlowThatCanNotBeOpenedIsNoSilence) {
+  LaunchResults results = cluster(2);
+  const auto not_opened = [&](int32_t from, int32_t to, Reach reach, const std::string& detail) {
+    PairResult& pair = pair_of(results, from, to);
+    pair.alone.reset();
+    pair.flow_reach = reach;
+    pair.flow_detail = detail;
+  };
+  not_opened(0, 1, Reach::kRefused, "Connection refused");
+  not_opened(1, 0, Reach::kNotTested, "Too many open files");
+  golden::expect_text(faults(results));
+  for (const Reach reach : {Reach::kTimedOut, Reach::kUnreachable}) {
+    not_opened(1, 0, reach, "as it ended");
+    EXPECT_EQ(judge(results).pairs.at(Pair(1, 0)), Outcome::kFailed);
+  }
+}
+
 TEST(Judge, SlowPairsAreComparedWithTheOthersAndWithTheirInterfaces) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone = flow_of(4000);
