@@ -316,7 +316,10 @@ TEST(Launch, ASlowPairIsTestedOnceMore) {
       }
       const bool again = order->value("flow_only", false);
       PairResult answer{.reach = Reach::kReached};
-      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerSecond};
+      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerSecond, .retransmits = again ? 1 : 0};
+      if (again && order->value("half_rate", false)) {
+        answer.half_rate = Flow{.bytes = kFast / 2, .duration_ns = kNsPerSecond};
+      }
       (void)channel.send(to_json(answer));
     }
   });
@@ -325,6 +328,8 @@ TEST(Launch, ASlowPairIsTestedOnceMore) {
     if (pair.from == 2) {
       ASSERT_TRUE(pair.alone);
       EXPECT_EQ(pair.alone->bytes, kFast);
+      ASSERT_TRUE(pair.half_rate) << "loss is judged by it alone";
+      EXPECT_EQ(pair.half_rate->bytes, kFast / 2);
     }
   }
 }

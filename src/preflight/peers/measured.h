@@ -60,7 +60,8 @@ struct PairResult {
   std::optional<Flow> alone;  // each node in one pair; of two tests the faster one, where it was slow
   std::optional<Flow> small;  // with small segments; only where nothing of `alone` arrived
   /// At half the rate of `alone`, only where that one sent segments again: a flow as fast as TCP allows fills queues
-  /// until they drop, a slower one loses only what the way loses.
+  /// until they drop, a slower one loses only what the way loses. Of two tests, that of `alone`, or else the first
+  /// one's.
   std::optional<Flow> half_rate;
   std::optional<Flow> together;  // every node sends to the next, all at once
   /// Whether nothing of `alone` arrived.

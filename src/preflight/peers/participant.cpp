@@ -151,7 +151,7 @@ Result<Json> answer_test(const Json& message, const FlowLimits& limits, Reached&
     // Less than one segment of those that every path carries is nothing: the kernel counts some of the set-up, too.
     if (result.alone && result.alone->bytes < std::min<int64_t>(kSmallSegment, order.flow.bytes)) {
       result.small = if_opened(test_flow(peer, order.flow, Segments::kSmall));
-    } else if (!order.flow_only && result.alone && result.alone->retransmits > 0) {
+    } else if (order.half_rate && result.alone && result.alone->retransmits > 0) {
       order.flow.mbit = std::max<int64_t>(static_cast<int64_t>(result.alone->mbit() / 2), 1);
       result.half_rate = if_opened(test_flow(peer, order.flow));
     }

@@ -238,10 +238,19 @@ void Judge::check_path_mtu() {
   }
 }
 
+/// Whether loss explains why the pair is slow.
 bool Judge::check_loss(const PairResult& pair) {
   const Flow& flow = pair.half_rate ? *pair.half_rate : *pair.alone;
   const double loss = loss_of(flow);
   if (flow.retransmits < kFewSegments || loss < kSomeLoss) {
+    return false;
+  }
+  if (!pair.half_rate) {
+    links_.add(pair, Outcome::kUnknown,
+               fmt::format("{} of {} segments were sent again ({}) at full speed, which fills queues until they drop; "
+                           "no flow at half the rate could be sent",
+                           flow.retransmits, flow.segments, percent(loss)),
+               "start it again, with --max-mbit below the speed of the way");
     return false;
   }
   links_.add(pair, loss >= kLoss ? Outcome::kFailed : Outcome::kWarning,

@@ -190,8 +190,12 @@ TEST(Judge, SlowPairsAreComparedWithTheOthersAndWithTheirInterfaces) {
 TEST(Judge, LossExplainsWhyAPairIsSlow) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone = flow_of(900);
-  pair_of(results, 0, 1).alone->retransmits = 250;
-  pair_of(results, 1, 0).alone->retransmits = 30;
+  pair_of(results, 0, 1).alone->retransmits = 400;
+  pair_of(results, 0, 1).half_rate = flow_of(450);
+  pair_of(results, 0, 1).half_rate->retransmits = 250;
+  pair_of(results, 1, 0).alone->retransmits = 60;
+  pair_of(results, 1, 0).half_rate = flow_of(4700);
+  pair_of(results, 1, 0).half_rate->retransmits = 30;
   pair_of(results, 2, 3).alone->retransmits = 9;
   golden::expect_text(faults(results));
 }
@@ -199,7 +203,7 @@ TEST(Judge, LossExplainsWhyAPairIsSlow) {
 TEST(Judge, QueuesThatAFastFlowFillsAreNoFault) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone->retransmits = 250;
-  EXPECT_NE(faults(results), "0 checks failed, 0 warnings.\n");
+  golden::expect_text(faults(results));
   pair_of(results, 0, 1).half_rate = flow_of(4700);
   EXPECT_EQ(faults(results), "0 checks failed, 0 warnings.\n");
   pair_of(results, 0, 1).half_rate->retransmits = 250;
