@@ -116,6 +116,19 @@ TEST(InfinibandPorts, AreSelectedAsNcclDoes) {
   EXPECT_FALSE(selected("mlx5_0", 1, "^")) << "an empty list is all, and ^ turns it round";
 }
 
+TEST(InfinibandPorts, AListWithoutAnEntryIsEmpty) {
+  const HostFolder host;
+  add_port(host, "mlx5_0", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
+  for (const char* all : {"=", "=,", ","}) {
+    EXPECT_EQ(ports_checked(host, {{"NCCL_IB_HCA", all}}), ports_checked(host, {})) << all;
+  }
+  for (const char* none : {"^", "^="}) {
+    HostReport report;
+    check_infiniband(Settings::read({{"NCCL_IB_HCA", none}}, host.files()), host.files(), report);
+    EXPECT_TRUE(report.failed()) << none << " excludes all";
+  }
+}
+
 TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreReported) {
   const HostFolder host;
   add_port(host, "mlx5_0", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
