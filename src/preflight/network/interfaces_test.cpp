@@ -87,6 +87,17 @@ TEST(Interfaces, WithErrorsOrOfTwoKindsAreReported) {
   golden::expect_text(checked({v4("eth0"), v4("eth1", "10.0.1.1"), v6("eth2", "fe80::1")}, {}, host));
 }
 
+TEST(Interfaces, PacketsThatTheirHostDropsAreAWarning) {
+  const HostFolder host;
+  const std::string counters = "sys/class/net/eth0/statistics/";
+  host.write(counters + "rx_packets", "1000000\n");
+  host.write(counters + "rx_dropped", "999\n");
+  EXPECT_EQ(checked({v4("eth0")}, {}, host), checked({v4("eth0")}, {}, HostFolder())) << "as of a switch's own packets";
+  host.write(counters + "rx_dropped", "1000\n");
+  host.write(counters + "tx_dropped", "3\n");
+  golden::expect_text(checked({v4("eth0")}, {}, host));
+}
+
 void add_port(const HostFolder& host, const std::string& device, const std::string& state, const std::string& rate) {
   const std::string folder = "sys/class/infiniband/" + device + "/ports/1/";
   host.write(folder + "state", state);
