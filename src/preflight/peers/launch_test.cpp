@@ -98,14 +98,18 @@ class LocalLaunch {
   }
 
   LaunchResults run() {
-    auto results = coordinator_->run([](const std::string&) {});
+    auto results = coordinator_->run([this](const std::string& step) { steps_.push_back(step); });
     EXPECT_TRUE(results);
     coordinator_->finish(false);
     return results ? *std::move(results) : LaunchResults();
   }
 
+  /// What it announced.
+  [[nodiscard]] const std::vector<std::string>& steps() const { return steps_; }
+
  private:
   Launch launch_;
+  std::vector<std::string> steps_;
   std::vector<std::jthread> ranks_;
   std::optional<Coordinator> coordinator_;
 };
@@ -123,6 +127,8 @@ TEST(Launch, TestsEachPairBothWays) {
     local.start_rank(rank);
   }
   const LaunchResults results = local.run();
+  ASSERT_EQ(local.steps().size(), 3U);
+  golden::expect_text(local.steps().front());
   ASSERT_EQ(results.nodes.size(), 3U);
   EXPECT_EQ(results.nodes[2].name, "host2");
   EXPECT_TRUE(results.launch_checks.empty());
