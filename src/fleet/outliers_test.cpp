@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "fleet/resolve.h"
-
 namespace stalltrace::fleet {
 namespace {
 
@@ -56,22 +54,6 @@ TEST(Outliers, RowsComeFarthestFirst) {
   EXPECT_EQ(names.last.back(), Value());
   OutlierSink other("nothing", names);
   EXPECT_FALSE(other.columns({"node", "ms"}));
-}
-
-TEST(Resolve, HostsFilesAreReadAsTheManualPageSays) {
-  const auto hosts = parse_hosts(
-      "127.0.0.1 localhost\n# 10.0.0.9 gone\n10.0.0.1\tGpu1.example  gpu1 # rack 1\n\n::1 localhost\nnonsense x\n");
-  EXPECT_THAT(hosts.at("localhost"), ElementsAre("127.0.0.1", "::1"));
-  EXPECT_THAT(hosts.at("gpu1"), ElementsAre("10.0.0.1"));
-  EXPECT_THAT(hosts.at("gpu1.example"), ElementsAre("10.0.0.1"));
-  EXPECT_EQ(hosts.size(), 3U);
-}
-
-TEST(Resolve, NumbersAreThemselves) {
-  std::vector<NodeAddress> nodes{{.host = "10.0.0.1"}, {.host = "::1"}};
-  resolve(nodes, std::chrono::milliseconds(100));
-  EXPECT_THAT(nodes[0].addresses, ElementsAre("10.0.0.1"));
-  EXPECT_THAT(nodes[1].addresses, ElementsAre("::1"));
 }
 
 }  // namespace

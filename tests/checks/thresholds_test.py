@@ -26,6 +26,7 @@ PAGES = {
         "src/preflight/peers/coordinator/barrier.cpp",
         "src/preflight/peers/probes.cpp",
         "src/preflight/host/host_checks.cpp",
+        "src/preflight/network/interface_checks.cpp",
     ),
     "docs/recording.md": (
         "src/store/write/stall_window.cpp",

@@ -116,7 +116,7 @@ COVERED = {
     "srun --ntasks-per-node=1 stalltrace preflight --network":
         "tests/jobs/preflight_test.py:Preflight.test_each_fault_between_nodes_is_found",
     "stalltrace serve --allow-preflight": "tests/jobs/preflight_test.py:Preflight.test_servers_find_a_fault_without_a_launch",
-    "stalltrace preflight --nodes gpu[001-016] --token-file token":
+    "stalltrace preflight --nodes gpu[001-016] --token-file token --tls-ca ca.pem":
         "tests/jobs/preflight_test.py:Preflight.test_servers_find_a_fault_without_a_launch",
 }
 
@@ -231,6 +231,12 @@ class EachCommand(Case):
         self.assertEqual(sorted(shown ^ (RUN.keys() | COVERED.keys())), [])
         self.assertEqual(RUN.keys() & COVERED.keys(), set())
         self.assertEqual(MADE.keys() - RUN.keys(), set())
+
+    def test_a_token_goes_only_to_nodes_whose_certificate_is_known(self):
+        asking = [(page.name, command) for page in sorted((ROOT / "docs").glob("*.md")) for command in commands_of(page.name)
+                  if "--token-file" in command and re.search(r"--nodes |--push |--to ", command)]
+        self.assertGreater(len(asking), 5)
+        self.assertEqual([one for one in asking if not re.search(r" --tls-(ca|fingerprint) \S", one[1])], [], "the program refuses these")
 
     def test_the_tests_that_are_named_exist(self):
         for command, test in COVERED.items():

@@ -195,12 +195,12 @@ std::string printable_lines(std::string_view text) {
 }  // namespace
 
 int64_t longest_tests_ms(const preflight::Launch& limits, int64_t nodes) {
-  constexpr int64_t kOneTestMs = 22'000;      // above its flow: until rank 0 gives an answer up
+  constexpr int64_t kOneTestMs = 22'000;      // above its flows: until rank 0 gives an answer up
   constexpr int64_t kRetests = 8;             // rounds of slow pairs
   constexpr int64_t kOtherStepsMs = 120'000;  // names, start, barrier, neighbours, report
   const int64_t rounds = std::min(limits.most_rounds, nodes);
-  const int64_t flow_ms = limits.flow.time_ns / kNsPerMs;
-  return std::min(limits.wait_ns / kNsPerMs + (2 * rounds + kRetests + 1) * (kOneTestMs + flow_ms) + kOtherStepsMs,
+  const int64_t flows_ms = 2 * limits.flow.time_ns / kNsPerMs;
+  return std::min(limits.wait_ns / kNsPerMs + (2 * rounds + kRetests + 1) * (kOneTestMs + flows_ms) + kOtherStepsMs,
                   serve::kLongestPreflightMs);
 }
 

@@ -232,6 +232,16 @@ class Lint {
     std::string_view names = value;
     names.remove_prefix(names.starts_with('^') ? 1 : 0);
     names.remove_prefix(names.starts_with('=') ? 1 : 0);
+    if (names.find_first_not_of(',') == std::string_view::npos) {
+      const bool devices = variable.kind == ValueKind::kDevices;
+      add(variable.name, Outcome::kWarning,
+          fmt::format("={}: it names nothing: NCCL {}", value,
+                      !devices && value.size() == 1 ? "takes it as not set"
+                      : value.starts_with('^')      ? "excludes all"
+                                                    : "selects all"),
+          "write the names, or remove the setting");
+      return false;
+    }
     if (names.find_first_of(" \t^=") == std::string_view::npos) {
       return true;
     }

@@ -82,6 +82,11 @@ TEST(NcclSettings, EachMistakeIsReported) {
                                       .checks));
 }
 
+TEST(NcclSettings, AListThatNamesNothingIsAWarning) {
+  golden::expect_text(checks_text(checked({{"NCCL_IB_HCA", "="}, {"NCCL_SOCKET_IFNAME", "^"}}).checks));
+  golden::expect_text(checks_text(checked({{"NCCL_IB_HCA", "^"}, {"NCCL_SOCKET_IFNAME", "^="}}).checks));
+}
+
 TEST(NcclSettings, FilesComeAfterTheEnvironment) {
   const HostFolder host;
   host.write("etc/nccl.conf", "NCCL_DEBUG=INFO\n#NCCL_ALGO=Tree\nNCCL_IB_TC=106\r\nnot a setting\nNCCL_CROSS_NIC =1\n");

@@ -103,6 +103,20 @@ void check_active(const Settings& settings, const std::vector<InfinibandPort>& s
   report.facts["active InfiniBand ports"] = std::to_string(active);
 }
 
+/// NCCL_IB_HCA: one "^" and then one "=", each of which may be missing, stand before the entries.
+struct DeviceList {
+  explicit DeviceList(std::string_view setting) : entries(setting) {
+    excludes = entries.starts_with('^');
+    entries.remove_prefix(excludes ? 1 : 0);
+    exact = entries.starts_with('=');
+    entries.remove_prefix(exact ? 1 : 0);
+    entries = entries.find_first_not_of(',') == std::string_view::npos ? std::string_view() : entries;
+  }
+  bool excludes = false;
+  bool exact = false;
+  std::string_view entries;  // of the setting; empty if there is none between its commas
+};
+
 void check_setting(const std::string& setting, const std::vector<InfinibandPort>& all,
                    const std::vector<InfinibandPort>& selected, HostReport& report) {
   if (setting.empty()) {
@@ -118,18 +132,17 @@ void check_setting(const std::string& setting, const std::vector<InfinibandPort>
                fmt::format("devices here: {}", fmt::join(names, ", ")));
     return;
   }
-  const bool excludes = setting.starts_with('^');
-  const bool exact = setting.find('=') != std::string::npos;
-  for (std::string_view entry : split(std::string_view(setting).substr(setting.find_first_not_of("^=")), ',')) {
+  const DeviceList list(setting);
+  for (std::string_view entry : split(list.entries, ',')) {
     entry = entry.substr(0, entry.find(':'));
     const bool there = std::ranges::find(all, entry, &InfinibandPort::device) != all.end();
     const auto other = std::ranges::find_if(
         all, [&](const InfinibandPort& port) { return port.device.starts_with(entry) && port.device != entry; });
-    if (!there && (exact || other == all.end()) && !excludes && !entry.empty()) {
+    if (!there && (list.exact || other == all.end()) && !list.excludes && !entry.empty()) {
       report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kFailed,
                  fmt::format("={}: there is no {} here", setting, entry),
                  "a card is missing, or the list is another node's");
-    } else if (there && !exact && other != all.end()) {  // "mlx5_1" selects mlx5_10 as well
+    } else if (there && !list.exact && other != all.end()) {  // "mlx5_1" selects mlx5_10 as well
       report.add(std::string(kPort), "NCCL_IB_HCA", Outcome::kWarning,
                  fmt::format("={}: {} is a prefix, and selects {} too", setting, entry, other->device),
                  "write = before the list: names are exact then");
@@ -161,18 +174,16 @@ std::vector<InfinibandPort> read_ports(const HostFiles& files) {
 }
 
 bool is_selected(const InfinibandPort& port, std::string_view setting) {
-  const bool excludes = setting.starts_with('^');
-  setting.remove_prefix(excludes ? 1 : 0);
-  const bool exact = setting.starts_with('=');
-  setting.remove_prefix(exact ? 1 : 0);
+  const DeviceList list(setting);
   // An empty list selects all (matchIfList in NCCL's src/misc/utils.cc); "^" turns it round.
-  const bool listed = setting.empty() || std::ranges::any_of(split(setting, ','), [&](std::string_view entry) {
-                        const std::vector<std::string_view> parts = split(entry, ':');
-                        const bool name = exact ? port.device == parts[0] : port.device.starts_with(parts[0]);
-                        return !parts[0].empty() && name &&
-                               (parts.size() < 2 || parts[1].empty() || parts[1] == std::to_string(port.port));
-                      });
-  return listed != excludes;
+  const bool listed =
+      list.entries.empty() || std::ranges::any_of(split(list.entries, ','), [&](std::string_view entry) {
+        const std::vector<std::string_view> parts = split(entry, ':');
+        const bool name = list.exact ? port.device == parts[0] : port.device.starts_with(parts[0]);
+        return !parts[0].empty() && name &&
+               (parts.size() < 2 || parts[1].empty() || parts[1] == std::to_string(port.port));
+      });
+  return listed != list.excludes;
 }
 
 bool uses_infiniband(const Settings& settings) {

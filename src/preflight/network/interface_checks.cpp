@@ -21,6 +21,10 @@ constexpr std::string_view kCounters = "interface_errors";
 constexpr std::array kErrorCounters{"rx_errors",        "tx_errors",      "rx_crc_errors",
                                     "rx_missed_errors", "rx_fifo_errors", "tx_carrier_errors"};
 
+/// Of the received packets. rx_dropped counts those, too, that nothing on this host takes, such as the switch's own
+/// (LLDP), some a minute: a smaller share may be that alone.
+constexpr double kDroppedShare = 0.001;
+
 std::string names_of(const std::vector<InterfaceAddress>& addresses) {
   std::set<std::string> names;
   for (const InterfaceAddress& one : addresses) {
@@ -99,6 +103,31 @@ std::string statistic(const HostFiles& files, const std::string& interface, std:
   return HostFiles::read(fmt::format("{}/class/net/{}/{}", files.sys, interface, name));
 }
 
+/// Packets that were lost inside this host, on their way to a program or to the wire (include/uapi/linux/if_link.h).
+void check_drops(const InterfaceAddress& one, const HostFiles& files, HostReport& report) {
+  const auto count = [&](std::string_view name) {
+    return parse_integer(statistic(files, one.name, fmt::format("statistics/{}", name))).value_or(0);
+  };
+  const int64_t received = count("rx_packets");
+  const int64_t dropped = count("rx_dropped");
+  if (dropped > 0 && static_cast<double>(dropped) >= kDroppedShare * static_cast<double>(received)) {
+    report.add(std::string(kCounters), one.name, Outcome::kWarning,
+               fmt::format("rx_dropped {} of {} packets since the interface came up: a queue of this host was full, or "
+                           "nothing here takes their protocol or VLAN",
+                           dropped, received),
+               "look whether it grows under load; if so: ring buffers (ethtool -S, -g), the CPUs' queues "
+               "(/proc/net/softnet_stat, net.core.netdev_max_backlog); else it is harmless");
+  }
+  if (const int64_t unsent = count("tx_dropped"); unsent > 0) {
+    report.add(std::string(kCounters), one.name, Outcome::kWarning,
+               fmt::format("tx_dropped {} since the interface came up: the driver's queue was full, or the driver "
+                           "could not send",
+                           unsent),
+               "look whether it grows under load; if so: ring buffers (ethtool -S, -g), txqueuelen, the driver's "
+               "messages (dmesg)");
+  }
+}
+
 void check_health(const InterfaceAddress& one, const HostFiles& files, HostReport& report) {
   std::vector<std::string> counted;
   for (const std::string_view name : kErrorCounters) {
@@ -112,6 +141,7 @@ void check_health(const InterfaceAddress& one, const HostFiles& files, HostRepor
                fmt::format("errors since the interface came up: {}", fmt::join(counted, ", ")),
                "look whether they grow; if so: cable, transceiver, switch port, ring buffers (ethtool -S, -g)");
   }
+  check_drops(one, files, report);
   const std::string duplex = statistic(files, one.name, "duplex");
   if (duplex == "half") {
     report.add(std::string(kInterface), one.name, Outcome::kFailed, "half duplex",

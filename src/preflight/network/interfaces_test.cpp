@@ -87,6 +87,17 @@ TEST(Interfaces, WithErrorsOrOfTwoKindsAreReported) {
   golden::expect_text(checked({v4("eth0"), v4("eth1", "10.0.1.1"), v6("eth2", "fe80::1")}, {}, host));
 }
 
+TEST(Interfaces, PacketsThatTheirHostDropsAreAWarning) {
+  const HostFolder host;
+  const std::string counters = "sys/class/net/eth0/statistics/";
+  host.write(counters + "rx_packets", "1000000\n");
+  host.write(counters + "rx_dropped", "999\n");
+  EXPECT_EQ(checked({v4("eth0")}, {}, host), checked({v4("eth0")}, {}, HostFolder())) << "as of a switch's own packets";
+  host.write(counters + "rx_dropped", "1000\n");
+  host.write(counters + "tx_dropped", "3\n");
+  golden::expect_text(checked({v4("eth0")}, {}, host));
+}
+
 void add_port(const HostFolder& host, const std::string& device, const std::string& state, const std::string& rate) {
   const std::string folder = "sys/class/infiniband/" + device + "/ports/1/";
   host.write(folder + "state", state);
@@ -114,6 +125,19 @@ TEST(InfinibandPorts, AreSelectedAsNcclDoes) {
   EXPECT_FALSE(selected("mlx5_1", 1, "^=mlx5_1"));
   EXPECT_TRUE(selected("mlx5_0", 1, "^=mlx5_1"));
   EXPECT_FALSE(selected("mlx5_0", 1, "^")) << "an empty list is all, and ^ turns it round";
+}
+
+TEST(InfinibandPorts, AListWithoutAnEntryIsEmpty) {
+  const HostFolder host;
+  add_port(host, "mlx5_0", "4: ACTIVE\n", "400 Gb/sec (4X NDR)\n");
+  for (const char* all : {"=", "=,", ","}) {
+    EXPECT_EQ(ports_checked(host, {{"NCCL_IB_HCA", all}}), ports_checked(host, {})) << all;
+  }
+  for (const char* none : {"^", "^="}) {
+    HostReport report;
+    check_infiniband(Settings::read({{"NCCL_IB_HCA", none}}, host.files()), host.files(), report);
+    EXPECT_TRUE(report.failed()) << none << " excludes all";
+  }
 }
 
 TEST(InfinibandPorts, ThatAreDownOrCountErrorsAreReported) {

@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -96,14 +98,18 @@ class LocalLaunch {
   }
 
   LaunchResults run() {
-    auto results = coordinator_->run([](const std::string&) {});
+    auto results = coordinator_->run([this](const std::string& step) { steps_.push_back(step); });
     EXPECT_TRUE(results);
     coordinator_->finish(false);
     return results ? *std::move(results) : LaunchResults();
   }
 
+  /// What it announced.
+  [[nodiscard]] const std::vector<std::string>& steps() const { return steps_; }
+
  private:
   Launch launch_;
+  std::vector<std::string> steps_;
   std::vector<std::jthread> ranks_;
   std::optional<Coordinator> coordinator_;
 };
@@ -121,6 +127,8 @@ TEST(Launch, TestsEachPairBothWays) {
     local.start_rank(rank);
   }
   const LaunchResults results = local.run();
+  ASSERT_EQ(local.steps().size(), 3U);
+  golden::expect_text(local.steps().front());
   ASSERT_EQ(results.nodes.size(), 3U);
   EXPECT_EQ(results.nodes[2].name, "host2");
   EXPECT_TRUE(results.launch_checks.empty());
@@ -314,7 +322,10 @@ TEST(Launch, ASlowPairIsTestedOnceMore) {
       }
       const bool again = order->value("flow_only", false);
       PairResult answer{.reach = Reach::kReached};
-      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerSecond};
+      answer.alone = Flow{.bytes = again ? kFast : 1000, .duration_ns = kNsPerSecond, .retransmits = again ? 1 : 0};
+      if (again && order->value("half_rate", false)) {
+        answer.half_rate = Flow{.bytes = kFast / 2, .duration_ns = kNsPerSecond};
+      }
       (void)channel.send(to_json(answer));
     }
   });
@@ -323,6 +334,8 @@ TEST(Launch, ASlowPairIsTestedOnceMore) {
     if (pair.from == 2) {
       ASSERT_TRUE(pair.alone);
       EXPECT_EQ(pair.alone->bytes, kFast);
+      ASSERT_TRUE(pair.half_rate) << "loss is judged by it alone";
+      EXPECT_EQ(pair.half_rate->bytes, kFast / 2);
     }
   }
 }
@@ -497,6 +510,55 @@ TEST(Launch, WhatSendsBytesOfItsOwnGetsNoFlow) {
   const PairResult result = pair_result_from_json(master.answers()[2]);
   EXPECT_EQ(result.reach, Reach::kBroken);
   EXPECT_FALSE(result.alone);
+}
+
+/// Accepts one connection and no other, and sends back what follows the greeting.
+class EchoOnce {
+ public:
+  EchoOnce() {
+    auto listening = listen_on(*Endpoint::of("127.0.0.1", 0));
+    EXPECT_TRUE(listening);
+    port_ = local_endpoint(listening->get()).port();
+    thread_ = std::jthread([listener = *std::move(listening)]() mutable {
+      UniqueFd fd;
+      for (int i = 0; i < 500 && !fd; ++i) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        fd = UniqueFd(::accept(listener.get(), nullptr, nullptr));
+      }
+      listener.reset();
+      std::array<char, 4096> bytes{};
+      size_t greeting = kSecretBytes + 1;
+      for (ssize_t read = ::recv(fd.get(), bytes.data(), bytes.size(), 0); read > 0;
+           read = ::recv(fd.get(), bytes.data(), bytes.size(), 0)) {
+        const size_t skipped = std::min(greeting, static_cast<size_t>(read));
+        greeting -= skipped;
+        (void)::send(fd.get(), bytes.data() + skipped, static_cast<size_t>(read) - skipped, MSG_NOSIGNAL);
+      }
+    });
+  }
+  [[nodiscard]] uint16_t port() const { return port_; }
+
+ private:
+  uint16_t port_ = 0;
+  std::jthread thread_;
+};
+
+TEST(Launch, AFlowThatCanNotBeOpenedHasAReason) {
+  const EchoOnce peer;
+  const TestOrder flow{.address = "127.0.0.1",
+                       .tcp_port = peer.port(),
+                       .udp_port = 1,
+                       .secret = std::string(kSecretBytes, 's'),
+                       .flow_only = true,
+                       .flow = {.bytes = 1 << 20}};
+  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
+  EXPECT_TRUE(take_part_with(master, ""));
+  ASSERT_EQ(master.answers().size(), 3U);
+  const PairResult result = pair_result_from_json(master.answers()[2]);
+  EXPECT_EQ(result.reach, Reach::kReached) << result.reach_detail;
+  EXPECT_FALSE(result.alone);
+  EXPECT_EQ(result.flow_reach, Reach::kRefused);
+  EXPECT_EQ(result.flow_detail, std::strerror(ECONNREFUSED));
 }
 
 TEST(Launch, AFlowFollowsAnEarlierConnectionAtOnce) {

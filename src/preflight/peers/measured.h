@@ -53,12 +53,19 @@ struct PairResult {
   std::string reach_detail;  // the kernel's own text of an error
   std::optional<Latency> latency;
   std::optional<PathMtu> mtu;
+  /// How the connections of `alone` ended, of a peer that was reached. kReached: as they should, or there was no flow
+  /// to send. kNotTested: the node that tests could not make them.
+  Reach flow_reach = Reach::kReached;
+  std::string flow_detail;    // the kernel's own text of an error
   std::optional<Flow> alone;  // each node in one pair; of two tests the faster one, where it was slow
   std::optional<Flow> small;  // with small segments; only where nothing of `alone` arrived
   /// At half the rate of `alone`, only where that one sent segments again: a flow as fast as TCP allows fills queues
-  /// until they drop, a slower one loses only what the way loses.
+  /// until they drop, a slower one loses only what the way loses. Of two tests, that of `alone`, or else the first
+  /// one's.
   std::optional<Flow> half_rate;
   std::optional<Flow> together;  // every node sends to the next, all at once
+  /// Whether nothing of `alone` arrived.
+  [[nodiscard]] bool stuck() const { return alone && (alone->bytes == 0 || small); }
 };
 
 /// One process of the launch.

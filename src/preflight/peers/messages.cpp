@@ -24,6 +24,12 @@ const Json* object_member(const Json& object, const char* name) {
   return found != object.end() && found->is_object() ? &*found : nullptr;
 }
 
+Reach reach_member(const Json& message, const char* name) {
+  const std::string text = text_member(message, name);
+  const auto* known = std::ranges::find(kReaches, text, [](Reach one) { return to_text(one); });
+  return known == kReaches.end() ? Reach::kNotTested : *known;
+}
+
 double share_member(const Json& object, const char* name) {
   const auto found = object.find(name);
   return found != object.end() && found->is_number() ? std::clamp(found->get<double>(), 0.0, 1.0) : 0;
@@ -144,6 +150,7 @@ Json to_json(const TestOrder& order) {
           {"secret", order.secret},
           {"flow_only", order.flow_only},
           {"reach_only", order.reach_only},
+          {"half_rate", order.half_rate},
           {"interface_mtu", order.interface_mtu},
           {"streams", order.flow.streams},
           {"bytes", order.flow.bytes},
@@ -158,6 +165,7 @@ Result<TestOrder> test_order_from_json(const Json& message) {
                   .secret = text_member(message, "secret"),
                   .flow_only = message.value("flow_only", Json()) == true,
                   .reach_only = message.value("reach_only", Json()) == true,
+                  .half_rate = message.value("half_rate", Json()) == true,
                   .interface_mtu = number_member(message, "interface_mtu", 0, 1 << 20),
                   .flow = {.streams = number_member(message, "streams", 1, 64),
                            .bytes = number_member(message, "bytes", 1, kMost),
@@ -184,6 +192,10 @@ Json to_json(const PairResult& result) {
     message["path_mtu"] = {
         {"own", result.mtu->own}, {"largest", result.mtu->largest}, {"reported", result.mtu->reported}};
   }
+  if (result.flow_reach != Reach::kReached) {
+    message["flow_reach"] = to_text(result.flow_reach);
+    message["flow_detail"] = result.flow_detail;
+  }
   const auto add_flow = [&](const char* name, const std::optional<Flow>& flow) {
     if (flow) {
       message[name] = {
@@ -200,9 +212,7 @@ Json to_json(const PairResult& result) {
 
 PairResult pair_result_from_json(const Json& message) {
   PairResult result;
-  const std::string reach = text_member(message, "reach");
-  const auto* known = std::ranges::find(kReaches, reach, [](Reach one) { return to_text(one); });
-  result.reach = known == kReaches.end() ? Reach::kNotTested : *known;
+  result.reach = reach_member(message, "reach");
   result.reach_detail = text_member(message, "reach_detail");
   if (const Json* latency = object_member(message, "latency")) {
     result.latency = Latency{.median_ns = number_member(*latency, "median_ns", 0, kMost),
@@ -213,6 +223,10 @@ PairResult pair_result_from_json(const Json& message) {
     result.mtu = PathMtu{.own = number_member(*mtu, "own", 0, 1 << 20),
                          .largest = number_member(*mtu, "largest", 0, 1 << 20),
                          .reported = number_member(*mtu, "reported", 0, 1 << 20)};
+  }
+  if (message.contains("flow_reach")) {
+    result.flow_reach = reach_member(message, "flow_reach");
+    result.flow_detail = text_member(message, "flow_detail");
   }
   const auto flow_of = [&](const char* name) -> std::optional<Flow> {
     const Json* flow = object_member(message, name);

@@ -46,6 +46,7 @@ struct TestOrder {
   std::string secret;
   bool flow_only = false;
   bool reach_only = false;  // no path MTU and no flow; for a flow_only that follows
+  bool half_rate = false;   // where the flow sends segments again, one at half its rate follows
   int64_t interface_mtu = 0;
   FlowLimits flow;
 };

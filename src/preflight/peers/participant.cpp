@@ -112,6 +112,10 @@ Json answer_names(const Json& message, const LaunchHooks& hooks) {
   return {{"addresses", found}};
 }
 
+std::optional<Flow> if_opened(const std::expected<Flow, int>& flow) {
+  return flow ? std::optional(*flow) : std::nullopt;
+}
+
 /// The peers that answered as a rank's test port does. What did not answer gets no flow: it may be any program.
 using Reached = std::set<std::string>;
 
@@ -144,12 +148,13 @@ Result<Json> answer_test(const Json& message, const FlowLimits& limits, Reached&
     }
   }
   if (result.reach == Reach::kReached) {
-    result.alone = test_flow(peer, order.flow);
-    if (result.alone && result.alone->bytes == 0) {
-      result.small = test_flow(peer, order.flow, Segments::kSmall);
-    } else if (!order.flow_only && result.alone && result.alone->retransmits > 0) {
+    test_alone(peer, order.flow, result);
+    // Less than one segment of those that every path carries is nothing: the kernel counts some of the set-up, too.
+    if (result.alone && result.alone->bytes < std::min<int64_t>(kSmallSegment, order.flow.bytes)) {
+      result.small = if_opened(test_flow(peer, order.flow, Segments::kSmall));
+    } else if (order.half_rate && result.alone && result.alone->retransmits > 0) {
       order.flow.mbit = std::max<int64_t>(static_cast<int64_t>(result.alone->mbit() / 2), 1);
-      result.half_rate = test_flow(peer, order.flow);
+      result.half_rate = if_opened(test_flow(peer, order.flow));
     }
   }
   return to_json(result);

@@ -42,6 +42,13 @@ Reach reach_of(int error) {
   }
 }
 
+std::string text_of(int error) { return error == ETIMEDOUT ? "no answer for 3 s" : std::strerror(error); }
+
+/// What this host lacks says nothing of the network.
+bool is_own_limit(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM || error == EADDRNOTAVAIL;
+}
+
 /// A connection that has sent the secret and the request. An `error` is of connecting.
 Connected open_service(const Peer& peer, Service service, Segments segments = Segments::kFull) {
   Connected made = connect_within(peer.tcp, kConnectNs, segments == Segments::kSmall);
@@ -155,7 +162,7 @@ void test_reach(const Peer& peer, PairResult& result) {
   const Connected connected = open_service(peer, Service::kEcho);
   if (connected.error != 0) {
     result.reach = reach_of(connected.error);
-    result.reach_detail = connected.error == ETIMEDOUT ? "no answer for 3 s" : std::strerror(connected.error);
+    result.reach_detail = text_of(connected.error);
     return;
   }
   limit_answers(connected.fd.get(), kAnswerNs);
@@ -190,12 +197,12 @@ void test_reach(const Peer& peer, PairResult& result) {
   result.latency->median_ns = median(std::move(trips_ns));
 }
 
-std::optional<Flow> test_flow(const Peer& peer, const FlowLimits& limits, Segments segments) {
+std::expected<Flow, int> test_flow(const Peer& peer, const FlowLimits& limits, Segments segments) {
   std::vector<UniqueFd> streams;
   for (int64_t i = 0; i < limits.streams; ++i) {
     Connected connected = open_service(peer, Service::kDiscard, segments);
     if (connected.error != 0) {
-      return std::nullopt;
+      return std::unexpected(connected.error);
     }
     prepare_stream(connected.fd.get(), limits);
     streams.push_back(std::move(connected.fd));
@@ -235,6 +242,15 @@ std::optional<Flow> test_flow(const Peer& peer, const FlowLimits& limits, Segmen
               .segments = last.segments,
               .waited = static_cast<double>(sender.waited_ns() - waited_before_ns) / static_cast<double>(duration_ns),
               .receiver = static_cast<double>(last.receiver_us) / static_cast<double>(busy_us)};
+}
+
+void test_alone(const Peer& peer, const FlowLimits& limits, PairResult& result) {
+  if (const auto flow = test_flow(peer, limits)) {
+    result.alone = *flow;
+  } else {
+    result.flow_reach = is_own_limit(flow.error()) ? Reach::kNotTested : reach_of(flow.error());
+    result.flow_detail = text_of(flow.error());
+  }
 }
 
 }  // namespace stalltrace::preflight

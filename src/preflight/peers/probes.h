@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <expected>
 #include <string>
 
 #include "preflight/peers/endpoint.h"
@@ -34,7 +35,11 @@ void test_reach(const Peer& peer, PairResult& result);
 PathMtu test_path_mtu(const Peer& peer, int64_t interface_mtu, int64_t round_trip_ns);
 
 enum class Segments : uint8_t { kFull, kSmall };
-/// Sends for a bounded time; nothing if a connection fails. Small segments are those that every path carries.
-std::optional<Flow> test_flow(const Peer& peer, const FlowLimits& limits, Segments segments = Segments::kFull);
+/// Sends for a bounded time. Small segments are those that every path carries. Errors: errno of a connection that could
+/// not be opened.
+std::expected<Flow, int> test_flow(const Peer& peer, const FlowLimits& limits, Segments segments = Segments::kFull);
+
+/// The same with full segments: `alone`, or `flow_reach` and its detail.
+void test_alone(const Peer& peer, const FlowLimits& limits, PairResult& result);
 
 }  // namespace stalltrace::preflight

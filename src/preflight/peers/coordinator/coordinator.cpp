@@ -56,10 +56,13 @@ Result<LaunchResults> Coordinator::run(const Announce& announce) {
   const FlowLimits& flow = ranks.launch.flow;
   const std::string pairs =
       count < 2 ? "no pairs"
-                : fmt::format("{} of pairs, in which a node sends over {} for {} or {}{}, and then receives",
-                              count_of(ranks.results.rounds, "round"), count_of(flow.streams, "stream"),
-                              format_duration(flow.time_ns), format_size(flow.bytes),
-                              flow.mbit > 0 ? fmt::format(" at {} Mbit/s", flow.mbit) : "");
+                : fmt::format(
+                      "{} of pairs, in which a node sends over {} {}, at most {} and {}, where segments are sent again "
+                      "once more at half the rate, and then receives; slow pairs twice",
+                      count_of(ranks.results.rounds, "round"), count_of(flow.streams, "stream"),
+                      flow.mbit > 0 ? fmt::format("at up to {} Mbit/s", flow.mbit)
+                                    : "as fast as TCP allows (--max-mbit limits it)",
+                      format_duration(flow.time_ns), format_size(flow.bytes));
   announce(fmt::format("{} on {}; {}", count_of(static_cast<int64_t>(ranks.sessions.size()), "rank"),
                        count_of(count, "node"), pairs));
   look_up_names(ranks, rounds);
@@ -73,7 +76,8 @@ Result<LaunchResults> Coordinator::run(const Announce& announce) {
   announce(fmt::format("barrier: {} of all ranks", count_of(ranks.launch.barrier_rounds, "round")));
   test_barrier(ranks);
   if (count > 1) {
-    announce(fmt::format("all at once: each node sends to the next for {}", format_duration(flow.time_ns)));
+    announce(fmt::format("all at once: each node sends to the next, at most {} and {}", format_duration(flow.time_ns),
+                         format_size(flow.bytes)));
     test_together(ranks);
   }
   if (ranks.launch.collectives.wanted) {

@@ -11,10 +11,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kTestNs = 20 * kNsPerSecond;  // above the time of its flow: waits for what does not answer
+constexpr int64_t kTestNs = 20 * kNsPerSecond;  // above the time of its flows: waits for what does not answer
+constexpr int64_t kFlowsOfATest = 2;            // the second with small segments, or at half the rate
 constexpr size_t kMostRetests = 8;              // rounds of pairs
 
-enum class Tests : uint8_t { kAll, kReach, kFlow };
+enum class Tests : uint8_t { kAll, kReach, kFlowAgain, kTogether };
 
 Json test_order(Ranks& ranks, int32_t from, int32_t to, Tests tests) {
   const Session& peer = ranks.session_of(to);
@@ -22,8 +23,9 @@ Json test_order(Ranks& ranks, int32_t from, int32_t to, Tests tests) {
                            .tcp_port = peer.hello.tcp_port,
                            .udp_port = peer.hello.udp_port,
                            .secret = peer.hello.secret,
-                           .flow_only = tests == Tests::kFlow,
+                           .flow_only = tests == Tests::kFlowAgain || tests == Tests::kTogether,
                            .reach_only = tests == Tests::kReach,
+                           .half_rate = tests == Tests::kAll || tests == Tests::kFlowAgain,
                            .interface_mtu = ranks.node(from).mtu,
                            .flow = ranks.launch.flow});
 }
@@ -33,7 +35,8 @@ void test_one_way(Ranks& ranks, const std::vector<Pair>& pairs) {
   for (const auto& [from, to] : pairs) {
     orders.emplace(ranks.first_session(from), test_order(ranks, from, to, Tests::kAll));
   }
-  const std::map<size_t, Json> answers = ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the tests of pairs");
+  const std::map<size_t, Json> answers =
+      ranks.ask(orders, kTestNs + kFlowsOfATest * ranks.launch.flow.time_ns, "the tests of pairs");
   for (const auto& [from, to] : pairs) {
     const auto answer = answers.find(ranks.first_session(from));
     PairResult result = answer == answers.end() ? PairResult() : pair_result_from_json(answer->second);
@@ -85,15 +88,15 @@ void test_pairs(Ranks& ranks, const std::vector<std::vector<Pair>>& rounds) {
 void test_slow_pairs_again(Ranks& ranks) {
   std::vector<double> speeds;
   for (const PairResult& pair : ranks.results.pairs) {
-    if (pair.alone) {
+    if (pair.alone && !pair.stuck()) {
       speeds.push_back(pair.alone->mbit());
     }
   }
   const double slow_below = kSlowPair * median(std::move(speeds));
   std::vector<size_t> slow;
   for (size_t i = 0; i < ranks.results.pairs.size(); ++i) {
-    const auto& flow = ranks.results.pairs[i].alone;
-    if (flow && flow->bytes > 0 && flow->mbit() < slow_below) {
+    const PairResult& pair = ranks.results.pairs[i];
+    if (pair.alone && !pair.stuck() && pair.alone->mbit() < slow_below) {
       slow.push_back(i);
     }
   }
@@ -110,15 +113,18 @@ void test_slow_pairs_again(Ranks& ranks) {
       }
       busy.insert({from, to});
       const auto session = ranks.first_session(from);
-      orders.emplace(session, test_order(ranks, from, to, Tests::kFlow));
+      orders.emplace(session, test_order(ranks, from, to, Tests::kFlowAgain));
       pair_of.emplace(session, index);
     }
     for (const auto& [session, answer] :
-         ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the second test of slow pairs")) {
+         ranks.ask(orders, kTestNs + kFlowsOfATest * ranks.launch.flow.time_ns, "the second test of slow pairs")) {
       const PairResult again = pair_result_from_json(answer);
-      auto& flow = ranks.results.pairs[pair_of[session]].alone;
-      if (again.alone && again.alone->mbit() > flow->mbit()) {
-        flow = again.alone;
+      PairResult& pair = ranks.results.pairs[pair_of[session]];
+      if (again.alone && again.alone->mbit() > pair.alone->mbit()) {
+        pair.alone = again.alone;
+        if (again.half_rate) {  // else what the first test lost at half its rate stays
+          pair.half_rate = again.half_rate;
+        }
       }
     }
     slow = std::move(later);
@@ -134,11 +140,11 @@ void test_together(Ranks& ranks) {
     // What did not answer as a rank's test port does gets no flow: it may be any program's.
     const PairResult* pair = find_pair(ranks, from, to);
     if (pair != nullptr && pair->reach == Reach::kReached) {
-      orders.emplace(ranks.first_session(from), test_order(ranks, from, to, Tests::kFlow));
+      orders.emplace(ranks.first_session(from), test_order(ranks, from, to, Tests::kTogether));
     }
   }
   for (const auto& [index, answer] :
-       ranks.ask(orders, kTestNs + ranks.launch.flow.time_ns, "the test of all at once")) {
+       ranks.ask(orders, kTestNs + kFlowsOfATest * ranks.launch.flow.time_ns, "the test of all at once")) {
     const int32_t from = ranks.sessions[index].node;
     find_pair(ranks, from, (from + 1) % count)->together = pair_result_from_json(answer).alone;
   }

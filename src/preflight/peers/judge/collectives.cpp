@@ -208,7 +208,7 @@ void CollectivesJudge::judge_bandwidth() {
   std::vector<double> speeds;
   const PairResult* slowest = nullptr;
   for (const PairResult& pair : all_.pairs) {
-    if (pair.alone && pair.alone->bytes > 0) {
+    if (pair.alone && !pair.stuck()) {
       speeds.push_back(pair.alone->mbit());
       slowest = slowest == nullptr || pair.alone->mbit() < slowest->alone->mbit() ? &pair : slowest;
     }

@@ -69,6 +69,12 @@ class Judge {
     made_.checks.push_back({std::string(check), std::move(subject), outcome, std::move(detail), std::move(remedy)});
   }
   void flush(std::string_view check) { std::ranges::move(links_.take(check), std::back_inserter(made_.checks)); }
+  /// Of the flows of which anything arrived.
+  [[nodiscard]] Others speeds_alone() const {
+    return over([](const PairResult& pair) {
+      return pair.alone && !pair.stuck() ? std::optional(pair.alone->mbit()) : std::nullopt;
+    });
+  }
   [[nodiscard]] Others over(const std::function<std::optional<double>(const PairResult&)>& number) const {
     std::vector<double> values;
     for (const PairResult& pair : results_.pairs) {
@@ -86,6 +92,8 @@ class Judge {
   void check_flows();
   bool check_loss(const PairResult& pair);
   void check_line(const PairResult& pair, const Flow& flow);
+  void add_stuck(const PairResult& pair);
+  void add_unopened(const PairResult& pair);
   void check_together();
   void check_barrier();
 
@@ -185,22 +193,28 @@ void Judge::check_path_mtu() {
     }
     const PathMtu& mtu = *pair.mtu;
     const int64_t far = node(pair.to).mtu;
-    const bool small_only = pair.alone && pair.alone->bytes == 0 && pair.small && pair.small->bytes > 0;
-    if (mtu.largest == mtu.own && small_only) {
+    const bool small_only = pair.stuck() && pair.small && pair.small->bytes >= kSmallSegment;
+    const bool far_limit = far > 0 && far < mtu.own && mtu.largest >= far;
+    const bool udp_vanishes = mtu.largest > 0 && mtu.largest < mtu.own && !far_limit && mtu.reported == 0;
+    if (small_only && !udp_vanishes) {
       black_holes_.insert({pair.from, pair.to});
       links_.add(
           pair, Outcome::kFailed,
-          fmt::format("black hole: TCP segments of {} bytes pass, full-size ones vanish, although UDP packets of {} "
-                      "bytes pass; large messages hang",
-                      kSmallSegment, mtu.largest),
-          "a firewall or tunnel that treats TCP differently: nft list ruleset, the device between the nodes; until "
-          "then sysctl net.ipv4.tcp_mtu_probing=1");
+          fmt::format("black hole: TCP segments of {} bytes pass, full-size ones vanish, {}; large messages hang",
+                      kSmallSegment,
+                      mtu.largest > 0 ? fmt::format("although UDP packets of {} bytes pass", mtu.largest)
+                                      : "and no UDP packet arrives, which would show the limit"),
+          mtu.largest > 0 ? "a firewall or tunnel that treats TCP differently: nft list ruleset, the device between "
+                            "the nodes; until then sysctl net.ipv4.tcp_mtu_probing=1"
+                          : "a switch or tunnel with a smaller MTU, or a firewall that drops ICMP: raise the MTU on "
+                            "the way, or set that of the interfaces to what passes (let UDP pass for this test, and "
+                            "it is measured); until then sysctl net.ipv4.tcp_mtu_probing=1");
     } else if (mtu.largest == mtu.own) {
       whole.insert(mtu.own);
     } else if (mtu.largest == 0) {
       links_.add(pair, Outcome::kUnknown, "no UDP packet arrives: the path MTU can't be tested",
                  "let UDP pass between the nodes for this test");
-    } else if (far > 0 && far < mtu.own && mtu.largest >= far) {
+    } else if (far_limit) {
       links_.add(pair, Outcome::kWarning,
                  fmt::format("the MTU is {} here and {} there: TCP adapts, RoCE and UDP do not", mtu.own, far),
                  "give both interfaces the same MTU");
@@ -224,10 +238,19 @@ void Judge::check_path_mtu() {
   }
 }
 
+/// Whether loss explains why the pair is slow.
 bool Judge::check_loss(const PairResult& pair) {
   const Flow& flow = pair.half_rate ? *pair.half_rate : *pair.alone;
   const double loss = loss_of(flow);
   if (flow.retransmits < kFewSegments || loss < kSomeLoss) {
+    return false;
+  }
+  if (!pair.half_rate) {
+    links_.add(pair, Outcome::kUnknown,
+               fmt::format("{} of {} segments were sent again ({}) at full speed, which fills queues until they drop; "
+                           "no flow at half the rate could be sent",
+                           flow.retransmits, flow.segments, percent(loss)),
+               "start it again, with --max-mbit below the speed of the way");
     return false;
   }
   links_.add(pair, loss >= kLoss ? Outcome::kFailed : Outcome::kWarning,
@@ -251,18 +274,60 @@ void Judge::check_line(const PairResult& pair, const Flow& flow) {
   }
 }
 
+/// Nothing of a flow arrived. Whether other pairs fare better says nothing here: all may be like that.
+void Judge::add_stuck(const PairResult& pair) {
+  const int64_t round_trip_ns = pair.latency ? pair.latency->median_ns : 0;
+  if (pair.alone->duration_ns < kFewRoundTrips * round_trip_ns) {
+    links_.add(pair, Outcome::kUnknown,
+               fmt::format("nothing of a flow was acknowledged in {}, a round trip takes {}",
+                           format_duration(pair.alone->duration_ns), format_duration(round_trip_ns)),
+               "a longer --test-time");
+    return;
+  }
+  links_.add(pair, Outcome::kFailed,
+             fmt::format("nothing of a flow arrives{}, although 64 bytes come back at once",
+                         pair.small ? fmt::format(", with segments of {} bytes neither", kSmallSegment) : ""),
+             "a firewall, policer or proxy that lets only short connections pass, or heavy loss: nft list ruleset, "
+             "tc qdisc, ethtool -S, on both ends and between them");
+}
+
+/// The peer was reached, and a connection of the flow was not opened.
+void Judge::add_unopened(const PairResult& pair) {
+  if (pair.flow_reach == Reach::kNotTested) {
+    links_.add(pair, Outcome::kUnknown, fmt::format("no flow could be sent: {}", pair.flow_detail),
+               "on the node that sends: ulimit -n, sysctl net.ipv4.ip_local_port_range, its memory");
+  } else {
+    links_.add(pair, Outcome::kFailed,
+               fmt::format("{} was reached, and then a connection of the flow was not opened: {}",
+                           node(pair.to).address, pair.flow_detail),
+               "a firewall or proxy that limits how many connections a host opens, or how fast; heavy loss: nft list "
+               "ruleset on both ends and between them");
+  }
+}
+
 void Judge::check_flows() {
-  const Others speeds =
-      over([](const PairResult& pair) { return pair.alone ? std::optional(pair.alone->mbit()) : std::nullopt; });
+  const Others speeds = speeds_alone();
   std::vector<const PairResult*> tested;
+  std::vector<const PairResult*> stuck;
   for (const PairResult& pair : results_.pairs) {
-    if (pair.alone && !black_holes_.contains({pair.from, pair.to})) {
-      if (!check_loss(pair)) {
-        tested.push_back(&pair);  // loss explains why a flow is slow
-      }
+    if (!pair.alone || black_holes_.contains({pair.from, pair.to})) {
+      continue;
+    }
+    if (pair.stuck()) {
+      stuck.push_back(&pair);
+    } else if (!check_loss(pair)) {
+      tested.push_back(&pair);  // loss explains why a flow is slow
     }
   }
   flush("retransmits");
+  for (const PairResult* pair : stuck) {
+    add_stuck(*pair);
+  }
+  for (const PairResult& pair : results_.pairs) {
+    if (pair.reach == Reach::kReached && pair.flow_reach != Reach::kReached) {
+      add_unopened(pair);
+    }
+  }
   for (const PairResult* pair : tested) {
     const double mbit = pair->alone->mbit();
     const double others = speeds.any() ? speeds.median_without(mbit) : 0;
@@ -284,8 +349,7 @@ void Judge::check_flows() {
 void Judge::check_together() {
   const Others speeds =
       over([](const PairResult& pair) { return pair.together ? std::optional(pair.together->mbit()) : std::nullopt; });
-  const Others alone =
-      over([](const PairResult& pair) { return pair.alone ? std::optional(pair.alone->mbit()) : std::nullopt; });
+  const Others alone = speeds_alone();
   if (speeds.most() <= 0) {
     return;
   }

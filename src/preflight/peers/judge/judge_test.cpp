@@ -115,6 +115,59 @@ TEST(Judge, APathMtuBelowTheInterfacesIsABlackHoleOnlyWithoutAReason) {
   golden::expect_text(faults(results));
 }
 
+/// Nothing of a full-size flow arrives: the bytes are those of its set-up.
+Flow stuck_flow() { return {.bytes = 4, .duration_ns = 225 * kNsPerMs, .segments = 12}; }
+
+TEST(Judge, ABlackHoleOfAllPairsIsFoundWhereUdpIsBlocked) {
+  LaunchResults results = cluster(2);
+  for (PairResult& pair : results.pairs) {
+    pair.mtu = PathMtu{.own = 9000, .largest = 0};
+    pair.alone = stuck_flow();
+    pair.small = flow_of(600);
+  }
+  golden::expect_text(faults(results));
+  LaunchResults two = cluster(2);
+  pair_of(two, 0, 1).mtu = PathMtu{.own = 9000, .largest = 8950, .reported = 8950};
+  pair_of(two, 0, 1).alone = stuck_flow();
+  pair_of(two, 0, 1).small = flow_of(600);
+  EXPECT_TRUE(judge(two).failed()) << "a reported limit that TCP does not follow";
+}
+
+TEST(Judge, WhereNoFlowArrivesEachPairFails) {
+  LaunchResults results = cluster(2);
+  for (PairResult& pair : results.pairs) {
+    pair.mtu = PathMtu{.own = 9000, .largest = 0};
+    pair.alone = stuck_flow();
+    pair.small = Flow{.duration_ns = 225 * kNsPerMs, .segments = 12};
+  }
+  pair_of(results, 1, 0).alone->bytes = 0;
+  pair_of(results, 1, 0).small.reset();  // its connections could not be opened
+  golden::expect_text(faults(results));
+  EXPECT_EQ(judge(results).pairs.at(Pair(0, 1)), Outcome::kFailed);
+  for (PairResult& pair : results.pairs) {
+    pair.latency->median_ns = 200 * kNsPerMs;  // the time of the flow is over before an answer can be there
+  }
+  EXPECT_FALSE(judge(results).failed());
+  EXPECT_EQ(judge(results).pairs.at(Pair(0, 1)), Outcome::kUnknown);
+}
+
+TEST(Judge, AFlowThatCanNotBeOpenedIsNoSilence) {
+  LaunchResults results = cluster(2);
+  const auto not_opened = [&](int32_t from, int32_t to, Reach reach, const std::string& detail) {
+    PairResult& pair = pair_of(results, from, to);
+    pair.alone.reset();
+    pair.flow_reach = reach;
+    pair.flow_detail = detail;
+  };
+  not_opened(0, 1, Reach::kRefused, "Connection refused");
+  not_opened(1, 0, Reach::kNotTested, "Too many open files");
+  golden::expect_text(faults(results));
+  for (const Reach reach : {Reach::kTimedOut, Reach::kUnreachable}) {
+    not_opened(1, 0, reach, "as it ended");
+    EXPECT_EQ(judge(results).pairs.at(Pair(1, 0)), Outcome::kFailed);
+  }
+}
+
 TEST(Judge, SlowPairsAreComparedWithTheOthersAndWithTheirInterfaces) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone = flow_of(4000);
@@ -137,8 +190,12 @@ TEST(Judge, SlowPairsAreComparedWithTheOthersAndWithTheirInterfaces) {
 TEST(Judge, LossExplainsWhyAPairIsSlow) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone = flow_of(900);
-  pair_of(results, 0, 1).alone->retransmits = 250;
-  pair_of(results, 1, 0).alone->retransmits = 30;
+  pair_of(results, 0, 1).alone->retransmits = 400;
+  pair_of(results, 0, 1).half_rate = flow_of(450);
+  pair_of(results, 0, 1).half_rate->retransmits = 250;
+  pair_of(results, 1, 0).alone->retransmits = 60;
+  pair_of(results, 1, 0).half_rate = flow_of(4700);
+  pair_of(results, 1, 0).half_rate->retransmits = 30;
   pair_of(results, 2, 3).alone->retransmits = 9;
   golden::expect_text(faults(results));
 }
@@ -146,7 +203,7 @@ TEST(Judge, LossExplainsWhyAPairIsSlow) {
 TEST(Judge, QueuesThatAFastFlowFillsAreNoFault) {
   LaunchResults results = cluster(4);
   pair_of(results, 0, 1).alone->retransmits = 250;
-  EXPECT_NE(faults(results), "0 checks failed, 0 warnings.\n");
+  golden::expect_text(faults(results));
   pair_of(results, 0, 1).half_rate = flow_of(4700);
   EXPECT_EQ(faults(results), "0 checks failed, 0 warnings.\n");
   pair_of(results, 0, 1).half_rate->retransmits = 250;

@@ -19,6 +19,8 @@ inline constexpr double kBrokenLineShare = 0.1;
 /// Below this share of waiting the sender's CPU was the limit, and says nothing of the network.
 inline constexpr double kNetworkIsLimit = 0.2;
 inline constexpr double kReceiverIsLimit = 0.5;
+/// A flow of which nothing is acknowledged in two round trips was lost; in less the answer can be on its way.
+inline constexpr int64_t kFewRoundTrips = 2;
 /// TCP's throughput falls with the root of the loss: at 1 % it is a fraction on any path. Fewer than 20 segments are
 /// chance.
 inline constexpr double kLoss = 0.01;
