@@ -331,11 +331,64 @@ TEST(Judge, DataThatFlowBetweenAllRanksAreProgress) {
   };
   flows(100);  // a heartbeat
   EXPECT_EQ(job.verdict().state, JobState::kHangs);
-  flows(1000);
+  flows(3000);
   const JobVerdict verdict = job.verdict();
   EXPECT_EQ(verdict.state, JobState::kProgresses);
   EXPECT_TRUE(verdict.findings.empty());
   golden::expect_text(verdict.text);
+  for (TcpSocket& socket : job.last(1).sockets) {
+    socket.receive_queue = 3000;  // it does not read them
+  }
+  EXPECT_EQ(job.verdict().state, JobState::kHangs);
+}
+
+/// 100 bytes a second on each of two connections, 37 KiB in all.
+TEST(Judge, HeartbeatsOfManyRanksAreNoProgress) {
+  JobSnapshots job(64);
+  job.leaves(2);
+  for (int rank = 0; rank < 64; ++rank) {
+    for (TcpSocket& socket : job.last(rank).sockets) {
+      socket.received += 300;
+      socket.acked += 300;
+    }
+  }
+  const JobVerdict verdict = job.verdict();
+  EXPECT_EQ(verdict.state, JobState::kHangs);
+  ASSERT_EQ(verdict.findings.size(), 1);
+  EXPECT_EQ(verdict.findings[0].culprit->rank, 2);
+  EXPECT_EQ(verdict.findings[0].stall_ms, 42'000);
+}
+
+TEST(Judge, DataBetweenTwoRanksAreNoProgressOfOthersWithHeartbeats) {
+  JobSnapshots job(4);
+  for (const int rank : {0, 1, 2, 3}) {
+    for (TcpSocket& socket : job.last(rank).sockets) {
+      socket.received += 300;
+      socket.acked += 300;
+    }
+  }
+  job.socket(1, 0, 1).received += 1 << 20;
+  job.socket(1, 1, 0).acked += 1 << 20;
+  EXPECT_EQ(job.verdict().state, JobState::kHangs);
+}
+
+/// As where ranks of one host exchange their data without sockets, and one of them with another host.
+TEST(Judge, RanksWithHeartbeatsAloneDoNotHideProgress) {
+  JobSnapshots job(4);
+  for (const int rank : {0, 1, 2, 3}) {
+    job.both(rank, [](RankState& state) {
+      for (TcpSocket& socket : state.sockets) {
+        socket.acked = socket.received = 900;
+      }
+    });
+  }
+  for (const int snapshot : {0, 1}) {
+    job.socket(snapshot, 0, 1).received = job.socket(snapshot, 1, 0).acked = 1'000'000;
+  }
+  EXPECT_EQ(job.verdict().state, JobState::kHangs);
+  job.socket(1, 0, 1).received += 1 << 20;
+  job.socket(1, 1, 0).acked += 1 << 20;
+  EXPECT_EQ(job.verdict().state, JobState::kProgresses);
 }
 
 TEST(Judge, CallsThatEndOrAreLaunchedOnAllRanksAreProgress) {
