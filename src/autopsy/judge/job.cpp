@@ -145,13 +145,13 @@ std::vector<const RankConnection*> Job::main_connections() const {
   for (const RankConnection& connection : connections_) {
     most = std::max(most, carried(connection));
   }
-  std::vector<const RankConnection*> main;
+  std::vector<const RankConnection*> found;
   for (const RankConnection& connection : connections_) {
     if (carried(connection) >= most / kBulkShare) {
-      main.push_back(&connection);
+      found.push_back(&connection);
     }
   }
-  return main;
+  return found;
 }
 
 std::optional<int64_t> Job::silent_ns() const {

@@ -121,6 +121,9 @@ void add_waiting(const Job& job, Finding& finding);
 /// Addresses that connections lead to, that are none of the hosts that hold its ranks, and whose ends were not closed.
 std::vector<std::string> foreign_addresses(const Job& job);
 
+/// Of a job none of whose processes is left: nothing shows whether it ended as it should.
+void judge_ended(const Job& job, JobVerdict& verdict);
+
 // Each adds the findings of its kind.
 void find_stopped(const Job& job, std::vector<Finding>& findings);
 void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes);

@@ -287,15 +287,69 @@ TEST(Judge, ARankThatEndsWhileItIsWatched) {
   EXPECT_EQ(verdict.findings[0].culprit->pid, 4002);
 }
 
-TEST(Judge, RanksThatEndFollowTheOneThatHadEndedBefore) {
-  JobSnapshots job(3);
+TEST(Judge, ARankThatEndsFollowsTheOneThatHadEndedBefore) {
+  JobSnapshots job(4);
   job.remove(2);
-  job.snapshots()[1].ranks.clear();
+  std::erase_if(job.snapshots()[1].ranks, [](const RankState& state) { return state.rank == 3; });
   const JobVerdict verdict = job.verdict();
   ASSERT_EQ(verdict.findings.size(), 1);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kDeadRank);
   EXPECT_EQ(verdict.findings[0].culprit->rank, 2);
   golden::expect_text(verdict.text);
+}
+
+TEST(Judge, AJobThatEndsWhileItIsWatchedDoesNotHang) {
+  for (const int ranks : {1, 2, 12}) {
+    JobSnapshots job(ranks);
+    job.snapshots()[1].ranks.clear();
+    const JobVerdict verdict = job.verdict();
+    EXPECT_EQ(verdict.state, JobState::kEnded);
+    EXPECT_EQ(to_text(verdict.state), "ended");
+    EXPECT_TRUE(verdict.findings.empty());
+    golden::expect_text(text_of(verdict));
+  }
+}
+
+TEST(Judge, RanksThatHadEndedBeforeTheJobAreNamed) {
+  JobSnapshots job(3);
+  job.remove(2);
+  job.snapshots()[1].ranks.clear();
+  const JobVerdict elsewhere = job.verdict();  // as far as is known
+  EXPECT_EQ(elsewhere.state, JobState::kEnded);
+  golden::expect_text(text_of(elsewhere));
+  for (RankState& rank : job.snapshots()[0].ranks) {
+    rank.local_size = 3;
+  }
+  const JobVerdict here = job.verdict();
+  EXPECT_EQ(here.state, JobState::kEnded);
+  golden::expect_text(text_of(here));
+}
+
+TEST(Judge, AJobWhoseLastRankIsInNoCallMayBeEnding) {
+  JobSnapshots job(3);
+  job.leaves(0);  // it writes a checkpoint
+  std::erase_if(job.snapshots()[1].ranks, [](const RankState& state) { return state.rank != 0; });
+  const JobVerdict verdict = job.verdict();
+  EXPECT_EQ(verdict.state, JobState::kNoRankWaits);
+  EXPECT_TRUE(verdict.findings.empty());
+  golden::expect_text(text_of(verdict));
+  job.last(0).call_known = false;
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kDeadRank);
+  job.last(0).call_known = true;
+  job.last(0).call = OpenCall{"all_reduce", Operation::kAllReduce, Witness::kPython};  // since a moment
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kDeadRank);
+}
+
+TEST(Judge, RanksThatAreGoneWhileTheLastOneIsInNoCall) {
+  JobSnapshots job(3);
+  job.both(0, [](RankState& state) { state.local_size = 3; });
+  job.leaves(0);
+  job.remove(1);
+  job.remove(2);
+  const JobVerdict verdict = job.verdict();
+  EXPECT_EQ(verdict.state, JobState::kNoRankWaits);
+  EXPECT_TRUE(verdict.findings.empty());
+  golden::expect_text(text_of(verdict));
 }
 
 TEST(Judge, RanksInDifferentCalls) {

@@ -46,8 +46,8 @@ std::string calls_that_ended(const Job& job) {
 /// carry as much as a slow job. A rank without a main connection is not asked: its data may use no sockets. Another one
 /// may only send or only receive, as in a broadcast.
 std::string data_that_flowed(const Job& job) {
-  const std::vector<const RankConnection*> main = job.main_connections();
-  if (main.empty() || !std::ranges::all_of(main, [&](const RankConnection* connection) {
+  const std::vector<const RankConnection*> connections = job.main_connections();
+  if (connections.empty() || !std::ranges::all_of(connections, [&](const RankConnection* connection) {
         return job.exchanges_data(connection->from);
       })) {
     return {};
