@@ -11,7 +11,7 @@ import time
 
 from evidence_formats_test import ras
 from processes import rank_environment
-from stalltrace import FAILED, FINDINGS, USAGE, Case, run
+from stalltrace import DONE, FAILED, FINDINGS, PROGRAM, USAGE, Case, run
 
 # A package whose frames look like PyTorch's: what counts is the path of the file.
 DISTRIBUTED = "import time\n\n\ndef all_reduce():\n    time.sleep(100)\n"
@@ -113,6 +113,17 @@ class Autopsy(Case):
         pids = self.start(absent="012")
         verdict, = json.loads(self.done(self.autopsy(pids, "--json", "--exit-code")))["jobs"]
         self.assertEqual((verdict["state"], verdict["findings"]), ("nobody_waits", []))
+
+    def test_a_job_that_ends_while_it_is_watched(self):
+        pids = self.start(absent="")
+        words = ("autopsy", "--no-trace", "--seconds", "4", "--json", "--exit-code", "--pid", ",".join(map(str, pids)))
+        with subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as watching:
+            time.sleep(2)  # the first snapshot is taken
+            for pid in pids:
+                os.killpg(pid, signal.SIGKILL)
+            verdict, = json.loads(watching.communicate(timeout=60)[0])["jobs"]
+        self.assertEqual((verdict["state"], verdict["findings"], verdict["ranks"]), ("ended", [], 0))
+        self.assertEqual(watching.returncode, DONE)
 
     def test_what_is_not_there(self):
         self.refused(self.autopsy([0x3ffffffe]), FAILED, "no such process", "ps -e")

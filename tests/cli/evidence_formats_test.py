@@ -7,7 +7,6 @@ import gzip
 import json
 import re
 import socket
-import struct
 import threading
 
 import evidence_test
@@ -318,18 +317,7 @@ class ProfilerTraces(evidence_test.Evidence):
 
 class PacketCaptures(evidence_test.Evidence):
     def capture(self, lost):
-        def frame(source, destination, seq, ack, size, flags=0x10):
-            tcp = struct.pack(">HHIIBBHHH", 5000 + source, 5000 + destination, seq, ack, 0x50, flags, 500, 0, 0)
-            ip = struct.pack(">BBHHHBBHII", 0x45, 0, 40 + size, 0, 0, 64, 6, 0, 0x0a000000 + source, 0x0a000000 + destination)
-            return bytes(12) + b"\x08\x00" + ip + tcp, size
-        packets = []
-        for i in range(100):
-            seq = 1000 + 1448 * i
-            packets += (2 if i < lost else 1) * [frame(1, 2, seq, 1, 1448)] + [frame(2, 1, 1, seq + 1448, 0)]
-        text = struct.pack("<IHHIIII", 0xa1b2c3d4, 2, 4, 0, 0, 96, 1)
-        for i, (head, size) in enumerate(packets):
-            text += struct.pack("<IIII", 1777975200, 1000 * i, len(head), len(head) + size) + head
-        return self.write(f"net{lost}.pcap", text)
+        return self.write(f"net{lost}.pcap", evidence_test.packets(lost))
 
     def test_loss(self):
         path = self.capture(10)

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import sqlite3
+import struct
 
 import recordings
 from stalltrace import FAILED, FINDINGS, USAGE, Case, run
@@ -48,6 +49,22 @@ def dump(calls, ranks=4, last="started"):
     return {"version": "2.4", "nccl_version": "2.21.5",
             "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(ranks)))}},
             "pg_status": {"0": {"last_enqueued_collective": calls}}, "entries": [entry(number) for number in range(1, calls + 1)]}
+
+
+def packets(lost):
+    """A pcap file: 10.0.0.1 sends 100 segments to 10.0.0.2, which acknowledges each; of the first, `lost` were sent twice."""
+    def frame(source, destination, seq, ack, size, flags=0x10):
+        tcp = struct.pack(">HHIIBBHHH", 5000 + source, 5000 + destination, seq, ack, 0x50, flags, 500, 0, 0)
+        ip = struct.pack(">BBHHHBBHII", 0x45, 0, 40 + size, 0, 0, 64, 6, 0, 0x0a000000 + source, 0x0a000000 + destination)
+        return bytes(12) + b"\x08\x00" + ip + tcp, size
+    frames = []
+    for i in range(100):
+        seq = 1000 + 1448 * i
+        frames += (2 if i < lost else 1) * [frame(1, 2, seq, 1, 1448)] + [frame(2, 1, 1, seq + 1448, 0)]
+    content = struct.pack("<IHHIIII", 0xa1b2c3d4, 2, 4, 0, 0, 96, 1)
+    for i, (head, size) in enumerate(frames):
+        content += struct.pack("<IIII", 1777975200, 1000 * i, len(head), len(head) + size) + head
+    return content
 
 
 class Evidence(Case):
@@ -254,12 +271,16 @@ class Everything(Evidence):
         recordings.make(self.folder / "all" / "node9.db")
         self.logs(lambda rank: 30 - (rank == 5)).rename(self.folder / "all" / "logs")
         self.dumps(lambda rank: 30).rename(self.folder / "all" / "dumps")
+        self.write("all/net.pcap", packets(lost=10))
         self.write("all/README.txt", "what happened at night\n")
         report = self.report(self.folder / "all")
         self.assertIn(("missing_collective", "waiting", 5), self.culprits(report))
         notes = "\n".join(report["notes"])
         for name in ("logs were read", "dumps were read", "a file is of another format"):
             self.assert_says(name, notes)
+        capture, = report["captures"]
+        flow, = capture["troubled_flows"]
+        self.assertEqual((capture["packets"], flow["src"], flow["dst"], flow["retransmits"]), (210, "10.0.0.1:5001", "10.0.0.2:5002", 10))
         alone = self.report(self.folder / "all" / "node9.db")
         self.assertGreater(report["recording"]["collectives"], alone["recording"]["collectives"])
 

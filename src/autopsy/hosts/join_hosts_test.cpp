@@ -245,7 +245,7 @@ TEST(JoinHosts, HeartbeatsOfALongWatchAreNoProgress) {
   JobSnapshots job(2);
   for (const int rank : {0, 1}) {
     for (TcpSocket& socket : job.last(rank).sockets) {
-      socket.received += 2'000;
+      socket.received += 5'000;
     }
   }
   std::vector<HostResult> hosts{host_of(job, "gpu01", 0, 0), host_of(job, "gpu02", 1, 1)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that are stopped, and ranks that are not there.
+// Ranks that are stopped, ranks that are not there, and jobs that ended.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kAddressesNamed = 4;
 constexpr size_t kMostEnded = 4;  // with a line of evidence
+constexpr size_t kEndedNamed = 8;
 
 std::string how_stopped(const RankState& rank) {
   switch (rank.run_state) {
@@ -89,15 +90,39 @@ void add_dead(const Job& job, const std::vector<int32_t>& absent, const std::str
   findings.push_back(std::move(finding));
 }
 
+/// "rank 2 (pid 4711), rank 3 (pid 4712)"; of many the first few.
+std::string ended_names(const Job& job) {
+  std::vector<std::string> names;
+  for (const RankState& rank : job.ended()) {
+    if (names.size() < kEndedNamed) {
+      names.push_back(rank.rank ? fmt::format("rank {} (pid {})", *rank.rank, rank.pid)
+                                : fmt::format("pid {}", rank.pid));
+    }
+  }
+  const size_t more = job.ended().size() - names.size();
+  return fmt::format("{}{}", fmt::join(names, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+/// No rank that is left is in a call, so none waits for those that are gone. A job that ends looks so: its ranks end
+/// one after the other, or one still writes a file.
+bool none_left_in_a_call(const Job& job) {
+  return std::ranges::all_of(job.ranks(), [](const RankState& rank) {
+    return rank.run_state == RunState::kAlive && rank.call_known && !rank.call;
+  });
+}
+
+/// A rank that the launcher put on a node together with all others; null if it put some elsewhere, or that is not
+/// known.
+const RankState* on_one_node(std::span<const RankState> ranks) {
+  const auto found = std::ranges::find_if(
+      ranks, [](const RankState& rank) { return rank.world_size && rank.local_size == rank.world_size; });
+  return found == ranks.end() ? nullptr : &*found;
+}
+
 /// Processes that ended between the snapshots. Others follow the first; a rank that had no process before may have been
 /// it.
 void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<Finding>& findings) {
-  std::vector<std::string> names;
-  for (const RankState& rank : job.ended()) {
-    names.push_back(rank.rank ? fmt::format("rank {} (pid {})", *rank.rank, rank.pid)
-                              : fmt::format("pid {}", rank.pid));
-  }
-  const bool one = names.size() == 1 && absent.empty();
+  const bool one = job.ended().size() == 1 && absent.empty();
   Finding finding = job.finding(Cause::kDeadRank, Severity::kCritical, one ? 0.95 : 0.6);
   if (one) {
     const RankState& ended = job.ended().front();
@@ -105,13 +130,11 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
   } else if (absent.size() == 1) {
     finding.culprit = Culprit{"", absent.front(), 0};
   }
-  finding.ended_job = job.ranks().empty();
-  finding.summary =
-      fmt::format("{} ended while this program watched{}.", capitalised(fmt::format("{}", fmt::join(names, ", "))),
-                  absent.empty() ? ""
-                                 : fmt::format("; {} had no process {} before that, and may have been "
-                                               "the first",
-                                               analysis::ranks_text(absent), job.here()));
+  finding.summary = fmt::format("{} ended while this program watched{}.", capitalised(ended_names(job)),
+                                absent.empty() ? ""
+                                               : fmt::format("; {} had no process {} before that, and may have been "
+                                                             "the first",
+                                                             analysis::ranks_text(absent), job.here()));
   for (const RankState& rank : job.ended()) {
     if (finding.evidence.size() < kMostEnded) {
       finding.evidence.push_back(
@@ -127,15 +150,49 @@ void add_ended(const Job& job, const std::vector<int32_t>& absent, std::vector<F
 
 /// Of ranks that no process has.
 std::string not_here(const Job& job) {
+  const bool one = job.absent().size() == 1;
   if (job.may_be_elsewhere()) {
-    return fmt::format("of {} have no process {} that is known to be theirs", job.world_size(), job.here());
+    return fmt::format("of {} {} no process {} that is known to be {}", job.world_size(), one ? "has" : "have",
+                       job.here(), one ? "its own" : "theirs");
   }
-  return job.on_several_hosts()
-             ? fmt::format("of {} were not looked at: no file shows them", job.world_size())
-             : fmt::format("of {} are not {}", job.world_size(), job.here() == "here" ? "on this host" : job.here());
+  return job.on_several_hosts() ? fmt::format("of {} {} not looked at: no file shows {}", job.world_size(),
+                                              one ? "was" : "were", one ? "it" : "them")
+                                : fmt::format("of {} {} not {}", job.world_size(), one ? "is" : "are",
+                                              job.here() == "here" ? "on this host" : job.here());
 }
 
 }  // namespace
+
+void judge_ended(const Job& job, JobVerdict& verdict) {
+  verdict.state = JobState::kEnded;
+  if (job.ended().empty()) {  // seen in neither of the two that are compared
+    verdict.text = fmt::format("none of its processes {} is left", job.here());
+    return;
+  }
+  verdict.text = fmt::format("all its processes {} ended while this program watched: {}", job.here(), ended_names(job));
+  verdict.notes.emplace_back(
+      "whether it ended as it should is not known, since only its launcher sees the exit codes: if it should still "
+      "run, read its log");
+  std::vector<std::string> locations;
+  for (const RankState& rank : job.ended()) {
+    if (locations.size() < kMostEnded && !rank.location.empty()) {
+      locations.push_back(fmt::format("pid {} was {}", rank.pid, rank.location));
+    }
+  }
+  if (!locations.empty()) {
+    verdict.notes.push_back(fmt::format("before the end {}", fmt::join(locations, "; ")));
+  }
+  const std::vector<int32_t> absent = job.absent();
+  if (!absent.empty() && on_one_node(job.ended()) != nullptr) {
+    verdict.notes.push_back(fmt::format("{} had no process {} before that: if the job failed, read {} first",
+                                        analysis::ranks_text(absent), job.here(),
+                                        absent.size() == 1 ? "its log" : "their logs"));
+  } else if (!absent.empty()) {
+    verdict.notes.push_back(fmt::format("{} {}: {} may wait for those that ended, or may have ended before",
+                                        analysis::ranks_text(absent), not_here(job),
+                                        absent.size() == 1 ? "it" : "they"));
+  }
+}
 
 void find_stopped(const Job& job, std::vector<Finding>& findings) {
   for (size_t i = 0; i < job.ranks().size(); ++i) {
@@ -158,20 +215,31 @@ void find_stopped(const Job& job, std::vector<Finding>& findings) {
 
 void find_dead(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes) {
   const std::vector<int32_t> absent = job.absent();
-  if (!job.ended().empty()) {
+  if (!job.ended().empty() && !none_left_in_a_call(job)) {
     add_ended(job, absent, findings);
     return;
+  }
+  if (!job.ended().empty()) {
+    notes.push_back(
+        fmt::format("{} ended while this program watched, and no rank that is left was in a call then: the job may be "
+                    "ending; if it should still run, read {} first",
+                    ended_names(job), job.ended().size() == 1 ? "its log" : "their logs"));
   }
   if (absent.empty()) {
     return;
   }
-  const auto on_one_node = std::ranges::find_if(
-      job.ranks(), [](const RankState& rank) { return rank.world_size && rank.local_size == rank.world_size; });
+  const RankState* beside = on_one_node(job.ranks());
   const std::vector<std::string> foreign = foreign_addresses(job);
-  if (on_one_node != job.ranks().end()) {
-    add_dead(job, absent, on_one_node->node, 0.9,
+  const bool ends_closed = foreign.empty() && !half_closed(job).empty() && !job.may_be_elsewhere();
+  if ((beside != nullptr || ends_closed) && none_left_in_a_call(job)) {
+    notes.push_back(
+        fmt::format("{} of {} {} no process any more, and no rank that is left is in a call: the job may be "
+                    "ending; if it should still run, look again when they wait",
+                    analysis::ranks_text(absent), job.world_size(), absent.size() == 1 ? "has" : "have"));
+  } else if (beside != nullptr) {
+    add_dead(job, absent, beside->node, 0.9,
              "the launcher put all ranks of the job on this node, and these have no process", findings);
-  } else if (foreign.empty() && !half_closed(job).empty() && !job.may_be_elsewhere()) {
+  } else if (ends_closed) {
     add_dead(job, absent, "", 0.75,
              fmt::format("no process {} has these ranks, and the other ends of the job's connections were closed",
                          job.here()),

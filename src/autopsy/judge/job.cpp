@@ -137,7 +137,7 @@ bool Job::has_address(const std::string& address, const std::string& node) const
   });
 }
 
-std::optional<int64_t> Job::silent_ns() const {
+std::vector<const RankConnection*> Job::main_connections() const {
   const auto carried = [](const RankConnection& connection) {
     return connection.socket->acked + connection.socket->received;
   };
@@ -145,10 +145,20 @@ std::optional<int64_t> Job::silent_ns() const {
   for (const RankConnection& connection : connections_) {
     most = std::max(most, carried(connection));
   }
-  std::optional<int64_t> shortest_ms;
+  std::vector<const RankConnection*> found;
   for (const RankConnection& connection : connections_) {
-    if (connection.socket->silent_ms && carried(connection) >= most / kBulkShare) {
-      shortest_ms = std::min(shortest_ms.value_or(INT64_MAX), *connection.socket->silent_ms);
+    if (carried(connection) >= most / kBulkShare) {
+      found.push_back(&connection);
+    }
+  }
+  return found;
+}
+
+std::optional<int64_t> Job::silent_ns() const {
+  std::optional<int64_t> shortest_ms;
+  for (const RankConnection* connection : main_connections()) {
+    if (connection->socket->silent_ms) {
+      shortest_ms = std::min(shortest_ms.value_or(INT64_MAX), *connection->socket->silent_ms);
     }
   }
   return shortest_ms ? std::optional(*shortest_ms * kNsPerMs) : std::nullopt;
@@ -179,6 +189,7 @@ void Job::find_who_gets_on() {
   for (const RankState& rank : ranks()) {
     gets_on_.push_back(made_calls(rank));
   }
+  exchanges_data_.assign(ranks().size(), false);
   const auto written = [](const TcpSocket& socket) { return socket.acked + socket.send_queue; };
   const auto read = [](const TcpSocket& socket) {
     return socket.received - std::min<uint64_t>(socket.received, socket.receive_queue);
@@ -195,6 +206,7 @@ void Job::find_who_gets_on() {
       return last - std::min(last, count(*earlier)) >= static_cast<uint64_t>(least);
     };
     if (grown(written) || grown(read)) {
+      exchanges_data_[connection.from] = true;
       gets_on_[connection.from] = true;
     }
   }

@@ -29,6 +29,9 @@ class Job {
   /// Processes of the first snapshot that the last one lacks.
   [[nodiscard]] const std::vector<RankState>& ended() const { return ended_; }
   [[nodiscard]] const std::vector<RankConnection>& connections() const { return connections_; }
+  /// Those that carried at least the most of them divided by kBulkShare: where there are others, none that has
+  /// heartbeats alone.
+  [[nodiscard]] std::vector<const RankConnection*> main_connections() const;
   [[nodiscard]] const std::vector<OutsideConnection>& outside() const { return outside_; }
   [[nodiscard]] const Context& context() const { return context_; }
   /// The same socket in the first snapshot; null if it was not there.
@@ -47,8 +50,10 @@ class Job {
   [[nodiscard]] bool waits(size_t rank) const;
   /// It runs, was outside of all calls in both, and does not get on.
   [[nodiscard]] bool is_outside(size_t rank) const;
-  /// Between the two snapshots of its host it made calls, or wrote or read as much as a job that progresses does on a
-  /// connection with another rank. Bytes that lie in its sockets do not count.
+  /// Between the two snapshots of its host it wrote or read at least kProgressBytesPerSecond on one connection with
+  /// another rank. Bytes that lie in its sockets do not count, nor do connections that the first snapshot lacks.
+  [[nodiscard]] bool exchanges_data(size_t rank) const { return exchanges_data_[rank]; }
+  /// It does, or it made calls.
   [[nodiscard]] bool gets_on(size_t rank) const { return gets_on_[rank]; }
 
   /// "here" if one host was looked at; "on these 3 hosts"; "on gpu02", where others have no rank of this job.
@@ -101,7 +106,8 @@ class Job {
   std::set<std::string> hosts_;  // that hold its ranks
   std::vector<RankConnection> connections_;
   std::vector<OutsideConnection> outside_;
-  std::vector<bool> gets_on_;  // of each rank
+  std::vector<bool> exchanges_data_;  // of each rank
+  std::vector<bool> gets_on_;         // of each rank
 };
 
 /// "all_reduce at train.py:88", "MPI_Allreduce"
@@ -114,6 +120,9 @@ std::vector<size_t> waiting_ranks(const Job& job);
 void add_waiting(const Job& job, Finding& finding);
 /// Addresses that connections lead to, that are none of the hosts that hold its ranks, and whose ends were not closed.
 std::vector<std::string> foreign_addresses(const Job& job);
+
+/// Of a job none of whose processes is left: nothing shows whether it ended as it should.
+void judge_ended(const Job& job, JobVerdict& verdict);
 
 // Each adds the findings of its kind.
 void find_stopped(const Job& job, std::vector<Finding>& findings);

@@ -64,6 +64,10 @@ void add_untraced(const Job& job, JobVerdict& verdict) {
 
 JobVerdict judge_job(const Job& job, const std::string& name) {
   JobVerdict verdict{.job = name, .ranks = static_cast<int64_t>(job.ranks().size())};
+  if (job.ranks().empty()) {
+    judge_ended(job, verdict);
+    return verdict;
+  }
   add_limits(job, verdict);
   std::vector<Finding>& findings = verdict.findings;
   const std::string progress = progress_of(job);
@@ -104,7 +108,7 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
       "{}: {}",
       known ? fmt::format("no rank {} waits for another", job.here())
             : fmt::format("whether a rank {} waits for another is not known, not all could be read", job.here()),
-      all.empty() ? "none is left" : job.where(all));
+      job.where(all));
   return verdict;
 }
 
@@ -118,6 +122,8 @@ std::string_view to_text(JobState state) {
       return "nobody_waits";
     case JobState::kNotKnown:
       return "not_known";
+    case JobState::kEnded:
+      return "ended";
     case JobState::kHangs:
       break;
   }

@@ -33,9 +33,10 @@ enum class JobState : uint8_t {
   kProgresses,   // data flow between the ranks, or calls end
   kNoRankWaits,  // no rank waits for another as far as the snapshots show
   kNotKnown,     // the same, but not every rank could be read
+  kEnded,        // none of its processes is left
   kHangs,        // with findings
 };
-/// "progresses", "nobody_waits", "not_known", "hangs"
+/// "progresses", "nobody_waits", "not_known", "ended", "hangs"
 std::string_view to_text(JobState state);
 
 struct JobVerdict {
@@ -43,7 +44,7 @@ struct JobVerdict {
   int64_t ranks = 0;  // processes in the snapshots
   JobState state = JobState::kNoRankWaits;
   std::string text;                // the verdict in a sentence
-  std::vector<Finding> findings;   // with kHangs; a rank that is stopped or dead is one also without a wait
+  std::vector<Finding> findings;   // with kHangs; a rank that is stopped is one also without a wait
   std::vector<std::string> notes;  // limits of the verdict
 };
 

@@ -287,15 +287,71 @@ TEST(Judge, ARankThatEndsWhileItIsWatched) {
   EXPECT_EQ(verdict.findings[0].culprit->pid, 4002);
 }
 
-TEST(Judge, RanksThatEndFollowTheOneThatHadEndedBefore) {
-  JobSnapshots job(3);
+TEST(Judge, ARankThatEndsFollowsTheOneThatHadEndedBefore) {
+  JobSnapshots job(4);
   job.remove(2);
-  job.snapshots()[1].ranks.clear();
+  std::erase_if(job.snapshots()[1].ranks, [](const RankState& state) { return state.rank == 3; });
   const JobVerdict verdict = job.verdict();
   ASSERT_EQ(verdict.findings.size(), 1);
   EXPECT_EQ(verdict.findings[0].cause, Cause::kDeadRank);
   EXPECT_EQ(verdict.findings[0].culprit->rank, 2);
   golden::expect_text(verdict.text);
+}
+
+TEST(Judge, AJobThatEndsWhileItIsWatchedDoesNotHang) {
+  for (const int ranks : {1, 2, 12}) {
+    JobSnapshots job(ranks);
+    job.snapshots()[1].ranks.clear();
+    const JobVerdict verdict = job.verdict();
+    EXPECT_EQ(verdict.state, JobState::kEnded);
+    EXPECT_EQ(to_text(verdict.state), "ended");
+    EXPECT_TRUE(verdict.findings.empty());
+    golden::expect_text(text_of(verdict));
+  }
+}
+
+TEST(Judge, RanksThatHadEndedBeforeTheJobAreNamed) {
+  JobSnapshots job(3);
+  job.remove(2);
+  job.snapshots()[1].ranks.clear();
+  const JobVerdict elsewhere = job.verdict();  // as far as is known
+  EXPECT_EQ(elsewhere.state, JobState::kEnded);
+  golden::expect_text(text_of(elsewhere));
+  for (RankState& rank : job.snapshots()[0].ranks) {
+    rank.local_size = 3;
+  }
+  const JobVerdict here = job.verdict();
+  EXPECT_EQ(here.state, JobState::kEnded);
+  golden::expect_text(text_of(here));
+}
+
+TEST(Judge, AJobWhoseLastRankIsInNoCallMayBeEnding) {
+  JobSnapshots job(3);
+  job.leaves(0);  // it writes a checkpoint
+  std::erase_if(job.snapshots()[1].ranks, [](const RankState& state) { return state.rank != 0; });
+  const JobVerdict verdict = job.verdict();
+  EXPECT_EQ(verdict.state, JobState::kNoRankWaits);
+  EXPECT_TRUE(verdict.findings.empty());
+  ASSERT_EQ(verdict.notes.size(), 1);
+  golden::expect_text(verdict.text + "\n" + verdict.notes[0]);
+  job.last(0).call_known = false;
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kDeadRank);
+  job.last(0).call_known = true;
+  job.last(0).call = OpenCall{"all_reduce", Operation::kAllReduce, Witness::kPython};  // since a moment
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kDeadRank);
+}
+
+TEST(Judge, RanksThatAreGoneWhileTheLastOneIsInNoCall) {
+  JobSnapshots job(3);
+  job.both(0, [](RankState& state) { state.local_size = 3; });
+  job.leaves(0);
+  job.remove(1);
+  job.remove(2);
+  const JobVerdict verdict = job.verdict();
+  EXPECT_EQ(verdict.state, JobState::kNoRankWaits);
+  EXPECT_TRUE(verdict.findings.empty());
+  ASSERT_EQ(verdict.notes.size(), 1);
+  golden::expect_text(verdict.text + "\n" + verdict.notes[0]);
 }
 
 TEST(Judge, RanksInDifferentCalls) {
@@ -331,11 +387,64 @@ TEST(Judge, DataThatFlowBetweenAllRanksAreProgress) {
   };
   flows(100);  // a heartbeat
   EXPECT_EQ(job.verdict().state, JobState::kHangs);
-  flows(1000);
+  flows(3000);
   const JobVerdict verdict = job.verdict();
   EXPECT_EQ(verdict.state, JobState::kProgresses);
   EXPECT_TRUE(verdict.findings.empty());
   golden::expect_text(verdict.text);
+  for (TcpSocket& socket : job.last(1).sockets) {
+    socket.receive_queue = 3000;  // it does not read them
+  }
+  EXPECT_EQ(job.verdict().state, JobState::kHangs);
+}
+
+/// 100 bytes a second on each of two connections, 37 KiB in all.
+TEST(Judge, HeartbeatsOfManyRanksAreNoProgress) {
+  JobSnapshots job(64);
+  job.leaves(2);
+  for (int rank = 0; rank < 64; ++rank) {
+    for (TcpSocket& socket : job.last(rank).sockets) {
+      socket.received += 300;
+      socket.acked += 300;
+    }
+  }
+  const JobVerdict verdict = job.verdict();
+  EXPECT_EQ(verdict.state, JobState::kHangs);
+  ASSERT_EQ(verdict.findings.size(), 1);
+  EXPECT_EQ(verdict.findings[0].culprit->rank, 2);
+  EXPECT_EQ(verdict.findings[0].stall_ms, 42'000);
+}
+
+TEST(Judge, DataBetweenTwoRanksAreNoProgressOfOthersWithHeartbeats) {
+  JobSnapshots job(4);
+  for (const int rank : {0, 1, 2, 3}) {
+    for (TcpSocket& socket : job.last(rank).sockets) {
+      socket.received += 300;
+      socket.acked += 300;
+    }
+  }
+  job.socket(1, 0, 1).received += 1 << 20;
+  job.socket(1, 1, 0).acked += 1 << 20;
+  EXPECT_EQ(job.verdict().state, JobState::kHangs);
+}
+
+/// As where ranks of one host exchange their data without sockets, and one of them with another host.
+TEST(Judge, RanksWithHeartbeatsAloneDoNotHideProgress) {
+  JobSnapshots job(4);
+  for (const int rank : {0, 1, 2, 3}) {
+    job.both(rank, [](RankState& state) {
+      for (TcpSocket& socket : state.sockets) {
+        socket.acked = socket.received = 900;
+      }
+    });
+  }
+  for (const int snapshot : {0, 1}) {
+    job.socket(snapshot, 0, 1).received = job.socket(snapshot, 1, 0).acked = 1'000'000;
+  }
+  EXPECT_EQ(job.verdict().state, JobState::kHangs);
+  job.socket(1, 0, 1).received += 1 << 20;
+  job.socket(1, 1, 0).acked += 1 << 20;
+  EXPECT_EQ(job.verdict().state, JobState::kProgresses);
 }
 
 TEST(Judge, CallsThatEndOrAreLaunchedOnAllRanksAreProgress) {

@@ -14,8 +14,9 @@ namespace stalltrace::autopsy {
 /// of a last segment, and is answered; the second follows after twice the time-out.
 inline constexpr uint32_t kTriesOfSilence = 2;
 
-/// Bytes that ranks exchange in a second, all together, from which on the job progresses. The heartbeats of PyTorch's
-/// store and of NCCL's RAS threads, which go on in a hang, are some hundred.
+/// Bytes that a rank writes or reads in a second on one connection with another, from which on it exchanges data. The
+/// heartbeats of PyTorch's store and of NCCL's RAS threads, which go on in a hang, are some hundred. It holds for each
+/// connection by itself, since heartbeats of all of them together rise with the number of ranks.
 inline constexpr int64_t kProgressBytesPerSecond = 1024;
 
 /// Share of the most that a connection of the job carried, below which a connection does not date the hang: heartbeats

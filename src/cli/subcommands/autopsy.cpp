@@ -46,9 +46,10 @@ class AutopsySubcommand final : public Subcommand {
         .details =
             "Takes two snapshots of every rank on this host: where its threads are, in which call, and what its TCP\n"
             "sockets hold; in between, calls that end are counted, as `trace` sees them. A job that gets on is\n"
-            "reported as not hung. Nothing is stopped. Where NCCL's RAS listens in the job, it is asked. What other\n"
-            "hosts' ranks do is not seen: run it there too, with --out, and give the files of all hosts as FILE for\n"
-            "one verdict over all.\n"
+            "reported as not hung. Nothing is stopped; counting writes breakpoints into the job's libraries for that\n"
+            "time, which --no-trace does without. Where NCCL's RAS listens in the job, it is asked. What other hosts'\n"
+            "ranks do is not seen: run it there too, with --out, and give the files of all hosts as FILE for one\n"
+            "verdict over all.\n"
             "Other users' jobs, jobs in containers, and counting calls take root."};
   }
   std::vector<Flag> flags() override {
