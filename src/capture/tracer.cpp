@@ -424,8 +424,12 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
 void Tracer::give_up_privileges() {
   const PrivilegeNeeds needs{.uprobe_multi = kernel_->features().uprobe_multi,
                              .system_call_filters = has_system_call_filters()};
-  if (!keep_capabilities(privileges_of_a_trace(needs))) {
+  const Capabilities kept = privileges_of_a_trace(needs);
+  if (!keep_capabilities(kept)) {
     report_once("the kernel does not let capabilities go: the trace keeps all that it was started with");
+  } else if (const size_t others = threads_with_more_than(kept); others > 0) {
+    report_once("capabilities that the trace does not need are kept by " +
+                count_of(static_cast<int64_t>(others), "other thread") + " of this process: report this");
   }
 }
 
