@@ -151,7 +151,7 @@ class Rights(Case):
     NOT_NEEDED = sum(1 << number for number in (12, 13, 16, 17, 22, 25, 27))
 
     def check_threads(self, *words, least, program=PROGRAM):
-        """Of a trace with the flags `words`, which has at least so many threads."""
+        """Of a trace with the flags `words`, which has `least` threads or more."""
         self.need_root()
         log = self.folder / "tracer.log"
         trace = start_tracer(program, "--out", self.folder / "t.db", *words, log=log)
