@@ -23,8 +23,8 @@ void allow_locks(std::span<const std::string> inputs, Confinement& allowed) {
 void confine_or_report(const Confinement& allowed) {
   if (const Confined confined = confine(allowed); !confined.refused.empty()) {
     const std::string line = fmt::format(
-        "stalltrace: not all rights that reading does not need could be given up ({}); see what this host or container "
-        "forbids, or read only what you trust\n",
+        "stalltrace: the kernel refuses to take the rights that reading does not need ({}); see what this host or "
+        "container forbids, or read only what you trust\n",
         confined.refused);
     std::fputs(line.c_str(), stderr);
   }
