@@ -45,12 +45,12 @@ constexpr int64_t kLastReadingsNs = kNsPerSecond;  // at the end, at the process
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;     // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;   // ... or, once, while it lasts
 
-constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{kLostRingCollectives, "ring:network",    "ring:scheduler",
-                                                            "state:thread",       "state:socket",    kLostSequenceState,
-                                                            "state:drops",        "state:connection"};
-constexpr std::array<const char*, ST_LOSS_COUNT> kShareNames{kLostCollectiveShare, "share:network", "share:scheduler",
-                                                             "share:thread",       "share:socket",  kLostSequenceShare,
-                                                             "share:drops",        "share:address"};
+constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{
+    kLostRingCollectives, "ring:network", "ring:scheduler",   "state:thread", "state:socket",
+    kLostSequenceState,   "state:drops",  "state:connection", kLostScopeState};
+constexpr std::array<const char*, ST_SHARED_LOSSES> kShareNames{
+    kLostCollectiveShare, "share:network",    "share:scheduler", "share:thread",
+    "share:socket",       kLostSequenceShare, "share:drops",     "share:address"};
 
 /// 0: all namespaces.
 uint64_t scope_netns(const TracerOptions& options) { return options.own_netns ? Procfs().netns(::getpid()) : 0; }
