@@ -169,12 +169,10 @@ void LibraryFiles::give_up(const LibraryReader::Answer& answer, bool remote) {
   if (!remote || (answer.outcome != Outcome::kSilent && answer.outcome != Outcome::kSlow)) {
     return;
   }
-  const bool silent =
-      answer.outcome == Outcome::kSilent;  // where it is slow, what is in the user's file may be the reason
-  postponed_.was_silent(key, silent ? PostponedFiles::Whose::kOfAllUsers : PostponedFiles::Whose::kOfThisUser, now_ns);
+  postponed_.was_silent(key, now_ns);
   const auto same = [&](const LibraryReader::Request& other) {
     return other.mapping.device_major == key.device_major && other.mapping.device_minor == key.device_minor &&
-           (silent || other.user == key.user);
+           other.user == key.user;
   };
   for (const LibraryReader::Request& other : remote_.take_back(same)) {
     for (LibraryReader::Request& one : take_waiting(FileKey(other.user, other.mapping))) {

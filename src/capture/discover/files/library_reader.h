@@ -34,6 +34,7 @@ class LibraryReader {
     kSilent,  // its file system did not answer when it was opened
     kSlow,    // reading it took too long
     kFailed,  // a child died, or none could be started
+    kHeld,    // not tried: too many processes that its user's files made hang still do
   };
   struct Answer {
     Request request;
@@ -62,6 +63,7 @@ class LibraryReader {
  private:
   struct Current {
     Request request;
+    ChildsWork work;
     std::optional<UntrustedFile> opened;
     int64_t deadline_ns = 0;  // CLOCK_MONOTONIC
   };
@@ -70,6 +72,7 @@ class LibraryReader {
   Answer finish(Outcome outcome, FileSymbols symbols = {});
   Answer give_up(Outcome why);
   bool ask_child(HelperProcess& child, const HelperMessage& message);
+  std::optional<Outcome> hangs_already();
 
   const Procfs& procfs_;
   Mounts& mounts_;
