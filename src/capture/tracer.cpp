@@ -26,6 +26,7 @@
 #include "capture/discover/sharing_user.h"
 #include "capture/privileges.h"
 #include "model/events/loss_sources.h"
+#include "wire/user_share.h"
 
 namespace stalltrace::capture {
 namespace {
