@@ -25,7 +25,6 @@
 #include <string_view>
 
 #include "base/handle.h"
-#include "base/untrusted/system_call_filter.h"
 
 namespace stalltrace {
 namespace {
@@ -119,6 +118,8 @@ constexpr sock_filter in_family(uint32_t family, uint8_t count) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, family, count, 0);
 }
 
+bool has_filters() { return ::prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0; }
+
 /// What became of one of the kernel's means.
 struct Taken {
   bool taken = false;
@@ -163,7 +164,7 @@ Taken refuse_system_calls(bool connects) {
     return {.taken = true};
   }
   const int error = errno;
-  return {.error = has_system_call_filters() ? error : 0};
+  return {.error = has_filters() ? error : 0};
 }
 
 /// Of the kernel's Landlock; 0 or less: it has none.
@@ -247,7 +248,7 @@ Confined confine(const Confinement& allowed) {
 }
 
 Confined possible_confinement() {
-  return {.system_calls = has_system_call_filters(), .files = landlock_version() >= 1, .refused = {}};
+  return {.system_calls = has_filters(), .files = landlock_version() >= 1, .refused = {}};
 }
 
 }  // namespace stalltrace
