@@ -19,11 +19,7 @@ constexpr size_t kMostWaiting = 4096;  // files per user; a PyTorch rank maps ab
 /// Time limit for one file. A file of libtorch's size takes 50 ms from memory; a server may be slower.
 constexpr int64_t kIdleCheckNs = 100 * kNsPerMs;  // of children that are asked nothing
 constexpr int64_t kParseNs = 2 * kNsPerSecond;
-constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
 constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
-/// Processes that one user's file systems made hang in the kernel, which keeps those that are killed until it is
-/// answered. There is room for more of all users.
-constexpr size_t kMostHangingOfUser = 4;
 
 HelperMessage serve_open(HelperMessage request) {
   MappedFile mapping;
@@ -58,10 +54,11 @@ HelperMessage serve_parse(HelperMessage request) {
 
 }  // namespace
 
-LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems)
+LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems, int64_t open_ns)
     : procfs_(procfs),
       mounts_(mounts),
       file_systems_(file_systems),
+      open_ns_(open_ns),
       opener_(serve_open, HelperProcess::Rights::kOurs),
       parser_(serve_parse, HelperProcess::Rights::kNone),
       wake_(::epoll_create1(EPOLL_CLOEXEC)) {}
@@ -187,7 +184,7 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
       answer = finish(*outcome);
       return true;
     }
-    current_->deadline_ns = monotonic_now_ns() + kRemoteOpenNs;
+    current_->deadline_ns = monotonic_now_ns() + open_ns_;
     if (!ask_child(opener_, {.bytes = open_request(request), .fd = {}})) {
       answer = give_up(Outcome::kFailed);
     }
