@@ -23,7 +23,9 @@ int BPF_PROG(sched_process_fork, struct task_struct* parent, struct task_struct*
     }
   } else if (config.only_listed && bpf_map_lookup_elem(&scope, &parent_tgid)) {
     const u8 one = 1;
-    bpf_map_update_elem(&scope, &child_tgid, &one, BPF_ANY);  // a listed process's children are listed too
+    if (bpf_map_update_elem(&scope, &child_tgid, &one, BPF_ANY) != 0) {  // a listed process's children are listed too
+      count_loss(ST_LOSS_SCOPE);
+    }
   }
   return 0;
 }

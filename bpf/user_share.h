@@ -32,7 +32,7 @@ static __always_inline struct st_user* share_of(u32 user) {
 }
 
 static __always_inline void count_users_loss(struct st_user* share, u32 source) {
-  __sync_fetch_and_add(&share->lost[source & (ST_LOSS_COUNT - 1)], 1);
+  __sync_fetch_and_add(&share->lost[source & (ST_SHARED_LOSSES - 1)], 1);
 }
 
 #define ST_ALONE_NS 1000000000  // no other user has sent a record for this long while the ring was that full

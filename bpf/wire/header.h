@@ -60,6 +60,7 @@ enum st_loss_source {
   ST_LOSS_SEQUENCE,   /* no room to count a communicator's calls: its sequence numbers are wrong */
   ST_LOSS_DROPS,      /* no room to count dropped packets */
   ST_LOSS_CONNECTION, /* no room for a connection's addresses: its dropped packets are not counted */
+  ST_LOSS_SCOPE,      /* no room to list a child of a listed process: neither it nor its children are traced */
   ST_LOSS_COUNT,
 };
 #define ST_RINGS 3 /* the first sources of losses are the rings */

@@ -18,17 +18,21 @@
 /* A user fills at most this many rings a second once a quarter of the ring waits to be read. */
 #define ST_USER_RINGS_A_SECOND 2
 
+/* The first sources of losses: those of which users have shares. */
+#define ST_SHARED_LOSSES 8
+
 /* Value of the map `users`, by the user's number. */
 struct st_user {
-  __u64 paid_until_ns[4];    /* of its records in each ring; ahead of the clock: it has had its share */
-  __u64 lost[ST_LOSS_COUNT]; /* by source, for want of a share */
-  __u64 sequences_made;      /* entries of the map `sequences` */
-  __s64 connections;         /* entries of the map `connections` whose sockets are open */
-  __u32 drops_round;         /* of user space's reading, in which ... */
-  __u32 drops;               /* ... the number of entries of the map `drops` that were made */
+  __u64 paid_until_ns[4];       /* of its records in each ring; ahead of the clock: it has had its share */
+  __u64 lost[ST_SHARED_LOSSES]; /* by source, for want of a share */
+  __u64 sequences_made;         /* entries of the map `sequences` */
+  __s64 connections;            /* entries of the map `connections` whose sockets are open */
+  __u32 drops_round;            /* of user space's reading, in which ... */
+  __u32 drops;                  /* ... the number of entries of the map `drops` that were made */
 };
 
-ST_STATIC_ASSERT(ST_LOSS_COUNT == 8, "a mask bounds an index");
-ST_STATIC_ASSERT(sizeof(struct st_user) == 8 * (4 + ST_LOSS_COUNT + 3), "wire layout");
+ST_STATIC_ASSERT((ST_SHARED_LOSSES & (ST_SHARED_LOSSES - 1)) == 0, "a mask bounds an index");
+ST_STATIC_ASSERT(ST_LOSS_CONNECTION < ST_SHARED_LOSSES && ST_SHARED_LOSSES <= ST_LOSS_COUNT, "all that have shares");
+ST_STATIC_ASSERT(sizeof(struct st_user) == 8 * (4 + ST_SHARED_LOSSES + 3), "wire layout");
 
 #endif

@@ -81,9 +81,9 @@ CheckLine check_ptrace() {
 /// What a trace and the subcommands that read keep of this process's rights.
 void check_rights(const KernelFeatures& features, std::vector<CheckLine>& lines) {
   const Confined confined = possible_confinement();
-  const Capabilities kept = held_capabilities() & privileges_of_a_trace({.uprobe_multi = features.uprobe_multi,
-                                                                         .system_call_filters = confined.system_calls});
-  lines.push_back(passed("kept_privilege", "privilege that a trace keeps", capability_names(kept)));
+  const PrivilegeNeeds needs{.uprobe_multi = features.uprobe_multi, .system_call_filters = confined.system_calls};
+  lines.push_back(
+      passed("kept_privilege", "privilege that a trace keeps", kept_privileges_text(held_capabilities(), needs)));
   CheckLine reading = passed("confinement", "what explain, query, merge and import give up",
                              "new programs and sockets (seccomp), writing elsewhere (Landlock)");
   reading.since = kLandlockSince;

@@ -3,6 +3,7 @@
 #include "capture/privileges.h"
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,24 @@ TEST(PrivilegesOfATrace, HelpersBecomeTheUserNobodyOnlyWhereTheKernelHasNoFilter
   }
   EXPECT_TRUE(a_helper_can_become_nobody({.system_call_filters = false}));
   EXPECT_FALSE(a_helper_can_become_nobody({.system_call_filters = true}));
+}
+
+TEST(PrivilegesOfATrace, EachIsKeptForOneReasonWhichIsShown) {
+  for (const bool newest : {true, false}) {
+    const PrivilegeNeeds needs{.uprobe_multi = newest, .system_call_filters = newest};
+    Capabilities all = 0;
+    const std::string text = kept_privileges_text(~Capabilities{0}, needs);
+    for (const KeptPrivilege& one : kept_privileges(needs)) {
+      EXPECT_EQ(all & one.set, 0U) << one.why;
+      EXPECT_FALSE(one.why.empty()) << capability_names(one.set);
+      EXPECT_NE(text.find(capability_names(one.set) + " (" + std::string(one.why) + ")"), std::string::npos) << text;
+      all |= one.set;
+    }
+    EXPECT_EQ(all, privileges_of_a_trace(needs));
+    EXPECT_EQ((all & capability_bit(CAP_SYS_ADMIN)) == 0, newest);
+  }
+  EXPECT_EQ(kept_privileges_text(capability_bit(CAP_NET_ADMIN), {}), "") << "it is given up";
+  EXPECT_TRUE(kept_privileges_text(capability_bit(CAP_BPF), {}).starts_with("CAP_BPF ("));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@
 #include "capture/discover/sharing_user.h"
 #include "capture/privileges.h"
 #include "model/events/loss_sources.h"
+#include "wire/user_share.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -45,12 +46,12 @@ constexpr int64_t kLastReadingsNs = kNsPerSecond;  // at the end, at the process
 constexpr uint64_t kOpenWaitNs = 5 * kNsPerMs;     // minimum length of an open wait at the end of the trace ...
 constexpr uint64_t kLongWaitNs = 500 * kNsPerMs;   // ... or, once, while it lasts
 
-constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{kLostRingCollectives, "ring:network",    "ring:scheduler",
-                                                            "state:thread",       "state:socket",    kLostSequenceState,
-                                                            "state:drops",        "state:connection"};
-constexpr std::array<const char*, ST_LOSS_COUNT> kShareNames{kLostCollectiveShare, "share:network", "share:scheduler",
-                                                             "share:thread",       "share:socket",  kLostSequenceShare,
-                                                             "share:drops",        "share:address"};
+constexpr std::array<const char*, ST_LOSS_COUNT> kLossNames{
+    kLostRingCollectives, "ring:network", "ring:scheduler",   "state:thread", "state:socket",
+    kLostSequenceState,   "state:drops",  "state:connection", kLostScopeState};
+constexpr std::array<const char*, ST_SHARED_LOSSES> kShareNames{
+    kLostCollectiveShare, "share:network",    "share:scheduler", "share:thread",
+    "share:socket",       kLostSequenceShare, "share:drops",     "share:address"};
 
 /// 0: all namespaces.
 uint64_t scope_netns(const TracerOptions& options) { return options.own_netns ? Procfs().netns(::getpid()) : 0; }
@@ -424,8 +425,12 @@ std::vector<PeriodicTask> Tracer::periodic_tasks(int64_t started_ns, const Flush
 void Tracer::give_up_privileges() {
   const PrivilegeNeeds needs{.uprobe_multi = kernel_->features().uprobe_multi,
                              .system_call_filters = has_system_call_filters()};
-  if (!keep_capabilities(privileges_of_a_trace(needs))) {
+  const Capabilities kept = privileges_of_a_trace(needs);
+  if (!keep_capabilities(kept)) {
     report_once("the kernel does not let capabilities go: the trace keeps all that it was started with");
+  } else if (const size_t others = threads_with_more_than(kept); others > 0) {
+    report_once("capabilities that the trace does not need are kept by " +
+                count_of(static_cast<int64_t>(others), "other thread") + " of this process: report this");
   }
 }
 

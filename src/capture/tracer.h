@@ -69,7 +69,8 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  /// Gives up the capabilities of this process that the trace needs no more (privileges.h). Before threads are started.
+  /// Gives up the capabilities of this process that the trace needs no more (privileges.h). Before threads are started:
+  /// one that is there keeps its own, which is reported.
   void give_up_privileges();
 
   /// Runs until the duration is over or one of `stop_descriptors` becomes readable; then delivers remaining events.

@@ -99,11 +99,13 @@ void LiveWatch::State::work(const std::stop_token& stop) {
   }
 }
 
-LiveWatch::LiveWatch(EventSink& next) : state_(std::make_unique<State>(next)) {
-  state_->thread = std::jthread([state = state_.get()](const std::stop_token& stop) { state->work(stop); });
-}
+LiveWatch::LiveWatch(EventSink& next) : state_(std::make_unique<State>(next)) {}
 
 LiveWatch::~LiveWatch() = default;
+
+void LiveWatch::start() {
+  state_->thread = std::jthread([state = state_.get()](const std::stop_token& stop) { state->work(stop); });
+}
 
 void LiveWatch::accept(Event event) {
   if (!std::holds_alternative<NetSpan>(event)) {
@@ -126,8 +128,10 @@ void LiveWatch::advance(int64_t now_ns) {
 }
 
 void LiveWatch::finish(int64_t now_ns) {
-  state_->thread.request_stop();
-  state_->thread.join();
+  if (state_->thread.joinable()) {
+    state_->thread.request_stop();
+    state_->thread.join();
+  }
   for (Event& event : state_->queue) {
     state_->live.accept(std::move(event));
   }

@@ -20,6 +20,10 @@ class LiveWatch final : public EventSink {
   /// Ends the thread.
   ~LiveWatch() override;
 
+  /// Starts the thread. Once, and after this process has given up its rights: a thread keeps those that the caller has
+  /// then. Events that were accepted before wait for it.
+  void start();
+
   void accept(Event event) override;
   /// Call when all events until `now_ns` (UTC) were accepted.
   void advance(int64_t now_ns);

@@ -238,6 +238,32 @@ TEST_F(DiscoveryRoot, ARefusedProgramCostsItsEvidenceOnly) {
   EXPECT_THAT(none.error().what, HasSubstr("call_return"));
 }
 
+TEST_F(DiscoveryRoot, ADescendantThatIsNotListedForWantOfRoomIsCounted) {
+  constexpr pid_t kFirstOfNone = 1 << 22;  // PID_MAX_LIMIT: no process has such a number
+  constexpr pid_t kMostListed = 65536;
+  KernelOptions options = kernel_options();
+  options.only_listed = true;
+  const auto kernel = BpfPrograms::load(options);
+  ASSERT_TRUE(kernel) << kernel.error().what;
+  ASSERT_TRUE((*kernel)->list_process(::getpid()));
+  const auto fork_once = [] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::_exit(0);
+    }
+    ::waitpid(child, nullptr, 0);
+  };
+  fork_once();
+  EXPECT_EQ((*kernel)->losses()[ST_LOSS_SCOPE], 0U);
+  pid_t listed = 1;
+  while (listed <= kMostListed && (*kernel)->list_process(kFirstOfNone + listed)) {
+    ++listed;
+  }
+  EXPECT_EQ(listed, kMostListed);
+  fork_once();
+  EXPECT_EQ((*kernel)->losses()[ST_LOSS_SCOPE], 1U);
+}
+
 TEST_F(DiscoveryRoot, AProcessWhoseExitIsNotReportedHasEnded) {
   Trace trace({.libraries = {standin_library()}, .kernel = {.without_programs = {"sched_process_exit"}}});
   Job job;

@@ -2,6 +2,7 @@
 """The program is self-contained: one file that needs no other."""
 
 import json
+import mmap
 import re
 import subprocess
 
@@ -10,6 +11,10 @@ from stalltrace import BUILD, PROGRAM, ROOT, Case
 
 def readelf(*flags):
     return subprocess.run(["readelf", *flags, "--wide", PROGRAM], capture_output=True, text=True, check=True).stdout
+
+
+def undefined_in(archive):
+    return subprocess.run(["nm", "--undefined-only", archive], check=True, capture_output=True, text=True).stdout
 
 
 class Binary(Case):
@@ -29,13 +34,24 @@ class Binary(Case):
         self.assertIn("GNU_RELRO", headers)
         self.assertRegex(headers, r"GNU_STACK .* RW ")
         self.assertRegex(readelf("-d"), r"BIND_NOW|NOW")
-        self.assertIn("__stack_chk_fail", readelf("--symbols"))
 
-    def test_its_own_code_has_checked_string_functions(self):
+    def test_its_own_code_is_hardened(self):
         """Static libraries of the system bring such functions, too: only our own objects say how ours was compiled."""
-        rooms = [str(path) for path in sorted((BUILD / "src").glob("*/libstalltrace_*.a"))]
-        undefined = subprocess.run(["nm", "--undefined-only", *rooms], check=True, capture_output=True, text=True).stdout
-        self.assertRegex(undefined, r"U __(memcpy|snprintf)_chk")
+        everywhere = {"the stack protector": r"U __stack_chk_fail\n"}
+        somewhere = {"checked string functions": r"U __(memcpy|snprintf)_chk\n", "assertions of libstdc++": r"U _ZSt\d+__glibcxx_assert_fail"}
+        used = {room.parent.name: undefined_in(room) for room in sorted((BUILD / "src").glob("*/libstalltrace_*.a"))
+                if room.name != "libstalltrace_test_support.a"}
+        self.assertGreater(len(used), 10)
+        for what, pattern in everywhere.items():
+            self.assertEqual([room for room, symbols in used.items() if not re.search(pattern, symbols)], [], f"without {what}")
+        for what, pattern in somewhere.items():
+            self.assertRegex("".join(used.values()), pattern, f"without {what}")
+
+    def test_it_does_not_name_the_folder_of_its_sources(self):
+        """The path of the sources would be in messages and debug information, and would differ on the next host."""
+        with open(PROGRAM, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            found = content.find(f"{ROOT}/".encode())
+            self.assertEqual(found, -1, content[max(found - 80, 0):found + 160])
 
     def test_the_plugin_has_the_same_version(self):
         """plugin/ can be built alone, by a CMake project of its own."""

@@ -15,6 +15,7 @@ import time
 import recordings
 from job import LIBRARIES, PLUGIN, Job
 from launcher import Launcher
+from processes import start_tracer
 from stalltrace import BUILD, DONE, FAILED, PROGRAM, Case, run
 from unprivileged import AS_NOBODY, run_as_nobody
 
@@ -160,6 +161,18 @@ class Recordings(Hostile):
                 self.done(run("merge", self.recording, "--out", merged, *flag))
                 self.done(run("trace", "--duration", "300ms", "--pid", os.getpid(), "--out", traced, *flag))
                 self.assertEqual((mode(merged), mode(traced)), (wanted, wanted))
+
+    def test_no_other_user_can_lock_one_that_is_written(self):
+        """Who can open the log can hold the lock by which readers know that it is written, and writers that it is not."""
+        out = self.folder / "t.db"
+        trace = start_tracer(PROGRAM, "--pid", os.getpid(), "--out", out, log=self.folder / "tracer.log")
+        self.addCleanup(trace.wait, 10)
+        self.addCleanup(trace.terminate)
+        self.assertEqual({path.name: mode(path) for path in self.folder.glob("t.db*")},
+                         {"t.db": 0o600, "t.db-wal": 0o600, "t.db-shm": 0o600})
+        locked = subprocess.run([*AS_NOBODY, "flock", "--shared", "--nonblock", f"{out}-wal", "echo", "locked"], capture_output=True,
+                                text=True, check=False)
+        self.assertEqual(locked.stdout, "", locked.stderr)
 
     def test_one_goes_to_who_called_through_sudo(self):
         environment = {"SUDO_UID": "65534", "SUDO_GID": "65534"}

@@ -14,6 +14,7 @@ import time
 
 from job import wait_until
 from stalltrace import FAILED, PROGRAM, Case, run
+from unprivileged import AS_NOBODY
 
 # Reports the numbers of received signals, and exits with 5 when its time is over. "ready" means that it listens.
 LISTENER = """
@@ -323,6 +324,14 @@ class Surroundings(Fares):
                 result = run(*words, "--", "bash", "-c", job, prefix=("unshare", "-m", "bash", "-c", mounted, "-"))
                 self.assertEqual(result.returncode, 7, result.stderr)
                 self.assertIn("full", result.stderr)
+
+    def test_a_job_of_roots_may_run_as_another_user(self):
+        """It runs as root unless its command names the user (docs/security_processes.md)."""
+        self.need_root()
+        for name, subcommand in self.subcommands():
+            with self.subTest(subcommand=name):
+                result = run(*subcommand, "--", *AS_NOBODY, "sh", "-c", "id -u; exit 7", prefix=self.prefix)
+                self.assertEqual((result.returncode, result.stdout), (7, "65534\n"), result.stderr)
 
     def test_a_script_without_a_first_line_runs(self):
         script = self.folder / "script"

@@ -6,7 +6,8 @@ import signal
 import subprocess
 
 import recordings
-from stalltrace import DONE, FAILED, PROGRAM, USAGE, Case, run
+from processes import start_tracer
+from stalltrace import BUILD, DONE, FAILED, PROGRAM, USAGE, Case, run
 from unprivileged import run_as_nobody
 
 NOBODYS_PID = 4194303  # above the default maximum pid
@@ -132,6 +133,52 @@ class Trace(Case):
                 self.assertEqual(process.returncode, DONE, errors)
                 self.done(run("query", out, "SELECT * FROM node"))
                 self.assertEqual([path.name for path in self.folder.glob(f"{number}.db*")], [f"{number}.db"])
+
+
+def threads_of(pid):
+    """The fields of /proc/PID/status for each thread."""
+    threads = []
+    for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        lines = (thread / "status").read_text().splitlines()
+        threads.append({name: value.strip() for name, _, value in (line.partition(":") for line in lines)})
+    return threads
+
+
+class Rights(Case):
+    """What a trace does not need while it runs, all its threads give up: the kernel takes it from one at a time."""
+
+    # In linux/capability.h: NET_ADMIN, NET_RAW, SYS_MODULE, SYS_RAWIO, SYS_BOOT, SYS_TIME, MKNOD.
+    NOT_NEEDED = sum(1 << number for number in (12, 13, 16, 17, 22, 25, 27))
+
+    def check_threads(self, *words, least, program=PROGRAM):
+        """Of a trace with the flags `words`, which has `least` threads or more."""
+        self.need_root()
+        log = self.folder / "tracer.log"
+        trace = start_tracer(program, "--out", self.folder / "t.db", *words, log=log)
+        self.addCleanup(trace.wait, 10)
+        self.addCleanup(trace.terminate)
+        threads = threads_of(trace.pid)
+        self.assertGreaterEqual(len(threads), least)
+        for thread in threads:
+            self.assertEqual(thread["NoNewPrivs"], "1", thread["Name"])
+            for held in ("CapEff", "CapPrm", "CapInh", "CapBnd"):
+                self.assertEqual(int(thread[held], 16) & self.NOT_NEEDED, 0, (thread["Name"], held))
+        self.assert_not_says("a thread keeps its capabilities", log.read_text())
+
+    def test_of_a_trace(self):
+        self.check_threads(least=1)
+
+    def test_of_a_live_trace(self):
+        self.check_threads("--live", least=2)
+
+    def test_without_pidfds_where_threads_wait_for_children(self):
+        """Such as in a container whose seccomp profile refuses them: one for the server, one for the findings' child."""
+        collected = self.folder / "collected"
+        collected.mkdir()
+        program = self.folder / "without-pidfds"
+        program.write_text(f'#!/bin/sh\nexec {BUILD}/tests/without_syscalls linux-4.18 {PROGRAM} "$@"\n')
+        program.chmod(0o755)
+        self.check_threads("--live", "--serve", "127.0.0.1:0", "--push", collected, least=4, program=program)
 
 
 class Check(Case):

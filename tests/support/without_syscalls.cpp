@@ -59,6 +59,10 @@ std::vector<sock_filter> filter_of(std::string_view what) {
     add(invalid_with(SYS_openat, 2, O_TMPFILE & ~O_DIRECTORY));
   } else if (what == "stored-files") {  // a disk that fails only on writing
     add({kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1), answer(EIO)});
+  } else if (what == "confinement") {  // a container's profile: no filters beside its own, no Landlock
+    add({kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 3), load(argument(0)),
+         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 1), answer(EPERM)});
+    add({kLoadNumber, BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_landlock_restrict_self, 0, 1), answer(EPERM)});
   } else {
     return {};
   }
@@ -78,7 +82,7 @@ bool install(std::vector<sock_filter>& filter) {
 int main(int argc, char** argv) {
   std::vector<sock_filter> filter = argc > 2 ? filter_of(argv[1]) : std::vector<sock_filter>();
   if (filter.empty()) {
-    std::fputs("usage: without_syscalls linux-4.18|linux-5.10|rename-flags COMMAND...\n", stderr);
+    std::fputs("usage: without_syscalls WHAT COMMAND...\n", stderr);
     return 2;
   }
   if (!install(filter)) {

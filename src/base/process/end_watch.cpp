@@ -12,12 +12,16 @@
 #include <system_error>
 #include <thread>
 
+#include "base/rights/capabilities.h"
+
 namespace stalltrace {
 namespace {
 
-/// WNOWAIT leaves the child for its owner to reap. If it is reaped first, waitid answers ECHILD, which is an end too; a
-/// later child with the same number would only keep this thread alive for as long.
+/// In a thread, which needs no rights, and which keep_capabilities() of another thread does not reach. WNOWAIT leaves
+/// the child for its owner to reap. If it is reaped first, waitid answers ECHILD, which is an end too; a later child
+/// with the same number would only keep this thread alive for as long.
 void report_end(pid_t child, const UniqueFd& end) {
+  (void)keep_capabilities(0);
   siginfo_t info{};
   while (::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }

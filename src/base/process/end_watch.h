@@ -13,7 +13,7 @@
 namespace stalltrace {
 
 /// Does not reap the child. Without pidfds a thread waits for the child's end, even after this object is gone; all
-/// signals are blocked in it.
+/// signals are blocked in it, and it has no capabilities.
 class EndWatch {
  public:
   /// Watches nothing: the descriptor is -1.

@@ -8,7 +8,13 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
 #include <string_view>
+#include <system_error>
+
+#include "base/file.h"
+#include "base/text.h"
 
 namespace stalltrace {
 namespace {
@@ -88,6 +94,23 @@ bool keep_capabilities(Capabilities kept) {
   }
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::syscall(SYS_capset, &header, data.data()) == 0;
+}
+
+size_t threads_with_more_than(Capabilities kept) {
+  constexpr std::string_view kPermitted = "CapPrm:";
+  size_t threads = 0;
+  std::error_code unreadable;
+  for (std::filesystem::directory_iterator thread("/proc/self/task", unreadable), end; !unreadable && thread != end;
+       thread.increment(unreadable)) {
+    const std::string status = read_file((thread->path() / "status").string()).value_or("");
+    for (const std::string_view line : split(status, '\n')) {
+      if (line.starts_with(kPermitted)) {
+        const std::string number(line.substr(kPermitted.size()));
+        threads += (std::strtoull(number.c_str(), nullptr, 16) & ~kept) != 0 ? 1 : 0;
+      }
+    }
+  }
+  return threads;
 }
 
 std::string capability_names(Capabilities set) {

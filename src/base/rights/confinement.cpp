@@ -2,6 +2,7 @@
 #include "base/rights/confinement.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/fs.h>
@@ -20,6 +21,8 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 
 #include "base/handle.h"
 
@@ -115,7 +118,15 @@ constexpr sock_filter in_family(uint32_t family, uint8_t count) {
   return BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, family, count, 0);
 }
 
-bool refuse_system_calls(bool connects) {
+bool has_filters() { return ::prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0; }
+
+/// What became of one of the kernel's means.
+struct Taken {
+  bool taken = false;
+  int error = 0;  // why the kernel, which has it, did not take it
+};
+
+Taken refuse_system_calls(bool connects) {
   constexpr uint32_t kRefuse = SECCOMP_RET_ERRNO | EPERM;
   std::vector<sock_filter> filter{load(offsetof(seccomp_data, arch)),
                                   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
@@ -149,7 +160,11 @@ bool refuse_system_calls(bool connects) {
   }
   filter.push_back(answer(SECCOMP_RET_ALLOW));
   const sock_fprog program{.len = static_cast<unsigned short>(filter.size()), .filter = filter.data()};
-  return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0;
+  if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0) == 0) {
+    return {.taken = true};
+  }
+  const int error = errno;
+  return {.error = has_filters() ? error : 0};
 }
 
 /// Of the kernel's Landlock; 0 or less: it has none.
@@ -161,19 +176,25 @@ constexpr uint64_t kTruncate = 1U << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, since 
 constexpr uint64_t kChangesOfFiles = LANDLOCK_ACCESS_FS_WRITE_FILE;
 constexpr uint64_t kChangesOfFolders = LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
 
-bool allow(int rules, const std::string& path, uint64_t rights) {
+/// 0, or the error.
+int allow(int rules, const std::string& path, uint64_t rights) {
   const UniqueFd file(::open(path.empty() ? "." : path.c_str(), O_PATH | O_CLOEXEC));
   if (!file) {
-    return false;
+    return errno;
   }
   const landlock_path_beneath_attr beneath{.allowed_access = rights, .parent_fd = file.get()};
-  return ::syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0U) == 0;
+  return ::syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0U) == 0 ? 0 : errno;
 }
 
-bool refuse_changes(const Confinement& allowed) {
+/// Of a path: it leads to nothing that the subcommand could use either, which reports it.
+bool is_of_path(int error) {
+  return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP || error == ENAMETOOLONG;
+}
+
+Taken refuse_changes(const Confinement& allowed) {
   const long version = landlock_version();
   if (version < 1) {
-    return false;
+    return {};
   }
   const uint64_t of_files = kChangesOfFiles | (version >= 3 ? kTruncate : 0);
   const uint64_t of_folders = of_files | kChangesOfFolders | (version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0);
@@ -184,31 +205,50 @@ bool refuse_changes(const Confinement& allowed) {
                                                        LANDLOCK_ACCESS_FS_MAKE_BLOCK};
   const UniqueFd rules(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &all, sizeof all, 0U)));
   if (!rules) {
-    return false;
+    return {.error = errno};
   }
   for (const std::string& path : allowed.files) {
-    allow(rules.get(), path, of_files);
+    (void)allow(rules.get(), path, of_files);
   }
   for (const std::string& path : allowed.folders) {
-    if (!allow(rules.get(), path, of_folders | (allowed.subfolders ? subfolders : 0))) {
-      return false;  // what the subcommand is for would fail without its reason
+    if (const int error = allow(rules.get(), path, of_folders | (allowed.subfolders ? subfolders : 0)); error != 0) {
+      return {.error = is_of_path(error) ? 0 : error};  // what the subcommand is for would fail without its reason
     }
   }
-  return ::syscall(SYS_landlock_restrict_self, rules.get(), 0U) == 0;
+  if (::syscall(SYS_landlock_restrict_self, rules.get(), 0U) == 0) {
+    return {.taken = true};
+  }
+  return {.error = errno};
+}
+
+void add_refusal(std::string& text, std::string_view means, int error) {
+  if (error != 0) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", means, std::strerror(error));
+  }
 }
 
 }  // namespace
 
 Confined confine(const Confinement& allowed) {
-  if (kIsSanitized || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
-    return {};
+  Confined confined;
+  if (kIsSanitized) {
+    return confined;
   }
-  const bool files = refuse_changes(allowed);
-  return {.system_calls = refuse_system_calls(allowed.connects), .files = files};
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {  // without it neither of the others is taken
+    add_refusal(confined.refused, "no_new_privs", errno);
+    return confined;
+  }
+  const Taken files = refuse_changes(allowed);
+  const Taken system_calls = refuse_system_calls(allowed.connects);
+  add_refusal(confined.refused, "seccomp", system_calls.error);
+  add_refusal(confined.refused, "Landlock", files.error);
+  confined.system_calls = system_calls.taken;
+  confined.files = files.taken;
+  return confined;
 }
 
 Confined possible_confinement() {
-  return {.system_calls = ::prctl(PR_GET_SECCOMP, 0, 0, 0, 0) >= 0, .files = landlock_version() >= 1};
+  return {.system_calls = has_filters(), .files = landlock_version() >= 1, .refused = {}};
 }
 
 }  // namespace stalltrace

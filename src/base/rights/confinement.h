@@ -22,10 +22,14 @@ struct Confined {
   /// descriptor mode and owner can be set, as before: also of a file that was opened for reading only.
   bool system_calls = false;
   bool files = false;  // Landlock (Linux 5.13): nothing but `Confinement` can be written
+  /// What the kernel has and did not take, with the error: "seccomp: Operation not permitted". Empty: there is nothing
+  /// of that kind.
+  std::string refused;
 };
 
 /// For the rest of this process's life. Reading stays possible. To be called before the first thread is started. What
-/// the kernel does not have is left out. Does nothing in a build with sanitizers, which need what it takes away.
+/// the kernel does not have is left out, and so is Landlock where a folder can't be reached. Does nothing in a build
+/// with sanitizers, which need what it takes away.
 Confined confine(const Confinement& allowed);
 
 /// What confine() would get, without giving anything up.

@@ -23,7 +23,8 @@ namespace stalltrace {
 namespace {
 
 constexpr size_t kMostMessageBytes = 64 << 10;
-constexpr size_t kMostKilled = 8;  // helpers that hang in the kernel
+constexpr size_t kMostKilled = 32;          // helpers that hang in the kernel; callers have shares of users
+constexpr int64_t kHangsNs = kNsPerSecond;  // after SIGKILL; others are dying
 constexpr int kSocketInChild = 3;
 
 bool send_message(int socket, const HelperMessage& message, int flags) {
@@ -139,9 +140,10 @@ Status HelperProcess::start() {
   return {};
 }
 
-Status HelperProcess::ask(const HelperMessage& request) {
+Status HelperProcess::ask(const HelperMessage& request, const ChildsWork& work) {
   for (bool may_be_dead = is_running();; may_be_dead = false) {
     ST_TRY(start());
+    work_ = work;
     if (send_message(socket_.get(), request, MSG_DONTWAIT)) {
       return {};
     }
@@ -151,6 +153,10 @@ Status HelperProcess::ask(const HelperMessage& request) {
       return fail_errno("ask a helper", error);
     }
   }
+}
+
+size_t HelperProcess::hanging(const std::function<bool(const ChildsWork&)>& which) {
+  return killed_.alive_after(kHangsNs, which);
 }
 
 HelperProcess::Outcome HelperProcess::receive(HelperMessage& answer) {
@@ -200,7 +206,7 @@ void HelperProcess::check_idle() {
 void HelperProcess::end() {
   if (socket_) {
     socket_.reset();
-    killed_.kill(pid_);
+    killed_.kill(pid_, work_);
     pid_ = 0;
   }
 }

@@ -5,7 +5,9 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -38,8 +40,10 @@ class HelperProcess {
   /// Starts it unless it runs. Errors: no process, no socket, or too many killed helpers that are still not dead.
   Status start();
   /// Starts it if needed, and sends the request; to a new one if it has died since its last answer. Then call receive()
-  /// until the answer or the end arrives.
-  Status ask(const HelperMessage& request);
+  /// until the answer or the end arrives. `work`: what hanging() knows it by.
+  Status ask(const HelperMessage& request, const ChildsWork& work = {});
+  /// Killed helpers that hang in the kernel, of those with such work.
+  [[nodiscard]] size_t hanging(const std::function<bool(const ChildsWork&)>& which);
   Outcome receive(HelperMessage& answer);
   /// Asks and waits for the answer, `most_ns` at most. nullopt where that was not enough, or it ended: it is killed.
   std::optional<HelperMessage> ask_and_wait(const HelperMessage& request, int64_t most_ns);
@@ -59,6 +63,7 @@ class HelperProcess {
   Rights rights_;
   UniqueFd socket_;
   pid_t pid_ = 0;
+  ChildsWork work_;  // the latest request's
   KilledChildren killed_;
 };
 

@@ -19,9 +19,9 @@ KilledChildren::~KilledChildren() {
   }
 }
 
-void KilledChildren::kill(pid_t child) {
-  ::kill(child, SIGKILL);
-  killed_.push_back({.pid = child, .at_ns = monotonic_now_ns()});
+void KilledChildren::kill(pid_t child, const ChildsWork& work) {
+  ::kill(child, signal_);
+  killed_.push_back({.pid = child, .at_ns = monotonic_now_ns(), .work = work});
   reap();
 }
 
@@ -29,11 +29,11 @@ void KilledChildren::reap() {
   std::erase_if(killed_, [](const Killed& one) { return ::waitpid(one.pid, nullptr, WNOHANG) != 0; });
 }
 
-size_t KilledChildren::alive_after(int64_t ns) {
+size_t KilledChildren::alive_after(int64_t ns, const std::function<bool(const ChildsWork&)>& which) {
   reap();
   const int64_t now_ns = monotonic_now_ns();
-  return static_cast<size_t>(
-      std::ranges::count_if(killed_, [&](const Killed& one) { return now_ns - one.at_ns >= ns; }));
+  return static_cast<size_t>(std::ranges::count_if(
+      killed_, [&](const Killed& one) { return now_ns - one.at_ns >= ns && (!which || which(one.work)); }));
 }
 
 }  // namespace stalltrace

@@ -210,14 +210,15 @@ bool TrustedOwners::have(uid_t user) const { return any_user || std::ranges::fin
 
 std::optional<std::string> reason_for_distrust(const Procfs& procfs, pid_t pid, const UntrustedFile& file,
                                                const TrustedOwners& trusted) {
-  if (trusted.have(file.owner())) {
+  if (trusted.any_user) {
     return std::nullopt;
   }
-  if (file.owner() != 0 && procfs.user(pid) != file.owner() && namespace_root(procfs, pid) != file.owner()) {
-    return fmt::format("it belongs to user {}", file.owner());
-  }
-  if (file.others_may_write()) {
+  if (file.others_may_write()) {  // what is in it is not its owner's alone
     return fmt::format("others than its owner, user {}, may write it", file.owner());
+  }
+  if (file.owner() != 0 && !trusted.have(file.owner()) && procfs.user(pid) != file.owner() &&
+      namespace_root(procfs, pid) != file.owner()) {
+    return fmt::format("it belongs to user {}", file.owner());
   }
   return std::nullopt;
 }

@@ -90,7 +90,7 @@ class UntrustedFile {
 /// process's user namespace (of an unprivileged container), and the users listed here.
 struct TrustedOwners {
   std::vector<uid_t> users;
-  bool any_user = false;
+  bool any_user = false;  // all: so that those who may write a file besides its owner are trusted, too
 
   [[nodiscard]] bool have(uid_t user) const;
 };

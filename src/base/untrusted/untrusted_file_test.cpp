@@ -162,7 +162,9 @@ TEST_F(UntrustedFileTest, WhoseFilesAreTrusted) {
   EXPECT_EQ(reason(8, 5000, 5000, 0755), "");
   golden::expect_text(reason(7, 5000, 5000, 0755));
   golden::expect_text(reason(9, 1000, 1000, 0755));  // a process that is gone has no user
-  EXPECT_EQ(reason(7, 1001, 100, 0777, {.users = {1001}}), "");
+  EXPECT_EQ(reason(7, 1001, 1001, 0775, {.users = {1001}}), "");
+  golden::expect_text(reason(7, 1001, 1001, 0757, {.users = {1001}}));
+  EXPECT_NE(reason(7, 1001, 100, 0775, {.users = {1001}}), "");
   EXPECT_EQ(reason(7, 1001, 100, 0777, {.any_user = true}), "");
   EXPECT_NE(reason(7, 1001, 1001, 0755, {.users = {1002}}), "");
 }

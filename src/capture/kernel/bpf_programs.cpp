@@ -475,7 +475,7 @@ std::vector<BpfPrograms::UsersLoss> BpfPrograms::users_losses() const {
     if (bpf_map_lookup_elem(map, &user, &share) != 0) {
       continue;
     }
-    for (size_t source = 0; source < ST_LOSS_COUNT; ++source) {
+    for (size_t source = 0; source < ST_SHARED_LOSSES; ++source) {
       if (share.lost[source] > 0) {
         losses.push_back({user, source, share.lost[source]});
       }

@@ -181,6 +181,9 @@ class TraceSubcommand final : public Subcommand {
     capture::Tracer& tracer = **created;
     const LiveReport reporting{console, tracer, *writer, findings ? &*findings : nullptr};
     tracer.give_up_privileges();
+    if (live) {
+      live->start();
+    }
     for (const std::string& missing : tracer.missing_evidence()) {
       console.note("not recorded on this kernel: " + missing);
     }

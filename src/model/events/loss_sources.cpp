@@ -7,8 +7,9 @@ namespace stalltrace {
 namespace {
 
 /// Complete names, to which a user's number may be added.
-constexpr std::array<std::string_view, 6> kOfCalls{kLostRingCollectives, kLostCollectiveShare,   kLostSequenceShare,
-                                                   kLostProcessShare,    kLostCommunicatorShare, kLostToFullDisk};
+constexpr std::array<std::string_view, 7> kOfCalls{kLostRingCollectives, kLostCollectiveShare, kLostSequenceShare,
+                                                   kLostProcessShare,    kLostScopeState,      kLostCommunicatorShare,
+                                                   kLostToFullDisk};
 
 bool is_of(std::string_view source, std::string_view name) {
   return source.starts_with(name) && (source.size() == name.size() || source[name.size()] == ':');

@@ -26,6 +26,8 @@ inline constexpr const char* kLostCommunicatorShare = "share:communicator";
 inline constexpr const char* kLostCallShare = "share:call";
 inline constexpr const char* kLostPeerShare = "share:peer";
 inline constexpr const char* kLostSequenceState = "state:sequence";
+/// Processes: descendants of those that were to be traced.
+inline constexpr const char* kLostScopeState = "state:scope";
 /// Reports of mappings: the process is examined as a whole instead.
 inline constexpr const char* kLostMappingShare = "share:mapping";
 /// Rows of competitors: findings have their names alone.

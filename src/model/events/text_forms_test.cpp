@@ -45,7 +45,7 @@ TEST(SeverityText, IsParsedAsItIsFormatted) {
 
 TEST(LossSources, SomeMeanThatCallsMayBeMissing) {
   for (const char* source : {kLostRingCollectives, kLostCollectiveShare, kLostSequenceShare, kLostProcessShare,
-                             kLostCommunicatorShare, kLostToFullDisk}) {
+                             kLostScopeState, kLostCommunicatorShare, kLostToFullDisk}) {
     EXPECT_TRUE(may_lose_calls(source)) << source;
     EXPECT_TRUE(may_lose_calls(users_loss(source, 1000))) << source;
     EXPECT_FALSE(may_lose_calls(std::string(source) + "s")) << source;

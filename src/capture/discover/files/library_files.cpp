@@ -169,12 +169,10 @@ void LibraryFiles::give_up(const LibraryReader::Answer& answer, bool remote) {
   if (!remote || (answer.outcome != Outcome::kSilent && answer.outcome != Outcome::kSlow)) {
     return;
   }
-  const bool silent =
-      answer.outcome == Outcome::kSilent;  // where it is slow, what is in the user's file may be the reason
-  postponed_.was_silent(key, silent ? PostponedFiles::Whose::kOfAllUsers : PostponedFiles::Whose::kOfThisUser, now_ns);
+  postponed_.was_silent(key, now_ns);
   const auto same = [&](const LibraryReader::Request& other) {
     return other.mapping.device_major == key.device_major && other.mapping.device_minor == key.device_minor &&
-           (silent || other.user == key.user);
+           other.user == key.user;
   };
   for (const LibraryReader::Request& other : remote_.take_back(same)) {
     for (LibraryReader::Request& one : take_waiting(FileKey(other.user, other.mapping))) {
@@ -247,7 +245,9 @@ Result<LibraryFiles::Found> LibraryFiles::inspect_path(const std::string& path) 
 
 std::optional<LibraryFiles::Found> LibraryFiles::inspect_trusted_path(const std::string& path) {
   auto opened = is_local_path(path) ? UntrustedFile::open_path(path) : fail(path);
-  if (!opened || !(trusted_.have(opened->owner()) || (opened->owner() == 0 && !opened->others_may_write()))) {
+  const bool may_read =
+      opened && (opened->owner() == 0 || trusted_.have(opened->owner())) && !opened->others_may_write();
+  if (!may_read) {
     return std::nullopt;
   }
   auto found = read(std::move(*opened));
@@ -263,9 +263,12 @@ bool LibraryFiles::may_be_probed(pid_t pid, const MappedFile& mapping, const Fou
   const auto reason = reason_for_distrust(procfs_, pid, *found.opened, trusted_);
   if (reason) {
     if (procfs_.exists(pid)) {  // a process that has ended has no user
-      left_out_.add(
-          "library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
-          fmt::format("{}; if that user's libraries may be trusted with probes: --trust-owner {}", *reason, owner));
+      const std::string remedy =
+          found.opened->others_may_write()
+              ? "take that right from them (chmod g-w,o-w), or name the file with --library"
+              : fmt::format("if that user's libraries may be trusted with probes: --trust-owner {}", owner);
+      left_out_.add("library:not_trusted", fmt::format("{} of process {}", mapping.path, pid),
+                    fmt::format("{}; {}", *reason, remedy));
     }
     return false;
   }

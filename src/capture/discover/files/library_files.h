@@ -65,7 +65,7 @@ class LibraryFiles {
   /// A file that the administrator named. Errors: not found, not readable, not ELF.
   Result<Found> inspect_path(const std::string& path);
   /// A file that no process has mapped yet, if it may be probed all the same: on this host, root's or a trusted
-  /// owner's. No other is read.
+  /// owner's, and no other user may write it. No other is read.
   std::optional<Found> inspect_trusted_path(const std::string& path);
   /// Whether the file may be probed because this process maps it. Refusals are counted and reported.
   bool may_be_probed(pid_t pid, const MappedFile& mapping, const Found& found);

@@ -178,6 +178,30 @@ TEST_F(LibraryFilesTest, AStrangersLibraryInAUsualFolderIsNotRead) {
   ASSERT_EQ(::chown(library().c_str(), kUser, kUser), 0);
   EXPECT_FALSE(files_of(procfs).inspect_trusted_path(library()));
   EXPECT_TRUE(files_of(procfs, {.users = {kUser}}).inspect_trusted_path(library()));
+  ASSERT_EQ(::chmod(library().c_str(), 0757), 0);
+  for (const TrustedOwners& trusted : {TrustedOwners{.users = {kUser}}, TrustedOwners{.any_user = true}}) {
+    EXPECT_FALSE(files_of(procfs, trusted).inspect_trusted_path(library())) << "any user can write it";
+  }
+}
+
+/// A service account's library that others can write is no more the account's than a stranger's.
+TEST_F(LibraryFilesTest, ATrustedOwnersLibraryThatOthersMayWriteIsNotProbed) {
+  if (::geteuid() != 0) {
+    GTEST_SKIP() << "needs root: a file of another user";
+  }
+  const Procfs procfs = host("ext4");
+  ASSERT_EQ(::chown(library().c_str(), 1200, 1200), 0);
+  for (const bool probed : {true, false}) {
+    const mode_t mode = probed ? 0755 : 0777;
+    ASSERT_EQ(::chmod(library().c_str(), mode), 0);
+    LibraryFiles files = files_of(procfs, {.users = {1200}});
+    const auto found = found_in_time(files, ::getpid());
+    ASSERT_TRUE(found);
+    EXPECT_EQ(files.may_be_probed(::getpid(), mapping_, *found), probed) << mode;
+    EXPECT_EQ(files.left_out().contains("library:not_trusted"), !probed) << mode;
+  }
+  ASSERT_EQ(notes_.size(), 1U);
+  EXPECT_NE(notes_[0].find("--library"), std::string::npos) << notes_[0];
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/untrusted/bytes.h"
 #include "capture/discover/files/library_symbols.h"
+#include "capture/discover/sharing_user.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -18,7 +19,6 @@ constexpr size_t kMostWaiting = 4096;  // files per user; a PyTorch rank maps ab
 /// Time limit for one file. A file of libtorch's size takes 50 ms from memory; a server may be slower.
 constexpr int64_t kIdleCheckNs = 100 * kNsPerMs;  // of children that are asked nothing
 constexpr int64_t kParseNs = 2 * kNsPerSecond;
-constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
 constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
 
 HelperMessage serve_open(HelperMessage request) {
@@ -54,10 +54,11 @@ HelperMessage serve_parse(HelperMessage request) {
 
 }  // namespace
 
-LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems)
+LibraryReader::LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems, int64_t open_ns)
     : procfs_(procfs),
       mounts_(mounts),
       file_systems_(file_systems),
+      open_ns_(open_ns),
       opener_(serve_open, HelperProcess::Rights::kOurs),
       parser_(serve_parse, HelperProcess::Rights::kNone),
       wake_(::epoll_create1(EPOLL_CLOEXEC)) {}
@@ -91,7 +92,7 @@ std::vector<LibraryReader::Request> LibraryReader::take_back(const std::function
 }
 
 bool LibraryReader::ask_child(HelperProcess& child, const HelperMessage& message) {
-  if (!child.ask(message)) {
+  if (!child.ask(message, current_->work)) {
     return false;
   }
   epoll_event event{.events = EPOLLIN, .data = {}};
@@ -111,6 +112,8 @@ std::string_view LibraryReader::describe(Outcome outcome) {
       return "reading it took too long";
     case Outcome::kFailed:
       return "the process that reads it ended, or could not be started";
+    case Outcome::kHeld:
+      return "other file systems of its user do not answer";
   }
   return {};
 }
@@ -146,6 +149,20 @@ bool LibraryReader::parse(std::optional<Answer>& answer) {
   return true;
 }
 
+/// Whether the current file is better not tried now. One hanging process is enough for a file system, and a user's
+/// silent mounts must not keep others' files from being read.
+std::optional<LibraryReader::Outcome> LibraryReader::hangs_already() {
+  const auto hanging = [&](const auto& which) { return opener_.hanging(which) + parser_.hanging(which); };
+  const ChildsWork& mine = current_->work;
+  if (hanging([&](const ChildsWork& work) { return work.user == mine.user && work.file_system == mine.file_system; }) >
+      0) {
+    return Outcome::kSilent;
+  }
+  return hanging([&](const ChildsWork& work) { return work.user == mine.user; }) >= kMostHangingOfUser
+             ? std::optional(Outcome::kHeld)
+             : std::nullopt;
+}
+
 bool LibraryReader::begin_next(std::optional<Answer>& answer) {
   if (queues_.empty()) {
     return false;
@@ -153,14 +170,21 @@ bool LibraryReader::begin_next(std::optional<Answer>& answer) {
   auto next = queues_.upper_bound(last_user_);  // round-robin over users
   next = next == queues_.end() ? queues_.begin() : next;
   last_user_ = next->first;
-  current_ = Current{.request = std::move(next->second.front()), .opened = {}};
+  current_ = Current{.request = std::move(next->second.front()), .work = {}, .opened = {}};
   next->second.pop_front();
   if (next->second.empty()) {
     queues_.erase(next);
   }
   const Request& request = current_->request;
   if (file_systems_ == FileSystems::kRemote) {
-    current_->deadline_ns = monotonic_now_ns() + kRemoteOpenNs;
+    const MappedFile& mapping = request.mapping;
+    current_->work = {.user = sharing_user(procfs_, request.pid).value_or(request.user),
+                      .file_system = uint64_t{mapping.device_major} << 32U | mapping.device_minor};
+    if (const auto outcome = hangs_already()) {
+      answer = finish(*outcome);
+      return true;
+    }
+    current_->deadline_ns = monotonic_now_ns() + open_ns_;
     if (!ask_child(opener_, {.bytes = open_request(request), .fd = {}})) {
       answer = give_up(Outcome::kFailed);
     }

@@ -3,6 +3,7 @@
 // which may hang; one without any privilege parses them. Requests and answers never wait. One thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/process/procfs.h"
 #include "base/untrusted/helper_process.h"
 #include "base/untrusted/mounts.h"
@@ -34,6 +36,7 @@ class LibraryReader {
     kSilent,  // its file system did not answer when it was opened
     kSlow,    // reading it took too long
     kFailed,  // a child died, or none could be started
+    kHeld,    // not tried: too many processes that its user's files made hang still do
   };
   struct Answer {
     Request request;
@@ -44,8 +47,13 @@ class LibraryReader {
   /// For people; empty where the file was read.
   static std::string_view describe(Outcome outcome);
 
-  /// The references must outlive the object.
-  LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems);
+  static constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
+  /// Processes that one user's file systems made hang in the kernel, which keeps those that are killed until it is
+  /// answered. There is room for more of all users.
+  static constexpr size_t kMostHangingOfUser = 4;
+
+  /// The references must outlive the object. `open_ns`: how long a file on another file system is waited for.
+  LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems, int64_t open_ns = kRemoteOpenNs);
 
   /// Starts the children now, so that the first file need not wait for them.
   void start();
@@ -62,6 +70,7 @@ class LibraryReader {
  private:
   struct Current {
     Request request;
+    ChildsWork work;
     std::optional<UntrustedFile> opened;
     int64_t deadline_ns = 0;  // CLOCK_MONOTONIC
   };
@@ -70,10 +79,12 @@ class LibraryReader {
   Answer finish(Outcome outcome, FileSymbols symbols = {});
   Answer give_up(Outcome why);
   bool ask_child(HelperProcess& child, const HelperMessage& message);
+  std::optional<Outcome> hangs_already();
 
   const Procfs& procfs_;
   Mounts& mounts_;
   FileSystems file_systems_;
+  int64_t open_ns_;
   HelperProcess opener_;
   HelperProcess parser_;
   uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted must not parse another user's

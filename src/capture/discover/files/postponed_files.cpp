@@ -21,12 +21,11 @@ int64_t PostponedFiles::failed(const FileKey& key, int64_t now_ns) {
   return failures.until_ns;
 }
 
-void PostponedFiles::was_silent(const FileKey& key, Whose files, int64_t now_ns) {
+void PostponedFiles::was_silent(const FileKey& key, int64_t now_ns) {
   if (silent_.size() >= kMostKept) {
     std::erase_if(silent_, [&](const auto& entry) { return entry.second <= now_ns; });
   }
-  const auto user = files == Whose::kOfAllUsers ? std::nullopt : std::optional(key.user);
-  silent_[{key.device_major, key.device_minor, user}] = now_ns + kSilentNs;
+  silent_[{key.device_major, key.device_minor, key.user}] = now_ns + kSilentNs;
 }
 
 std::optional<int64_t> PostponedFiles::left_alone_until(const FileKey& key, int64_t now_ns) const {
@@ -34,10 +33,8 @@ std::optional<int64_t> PostponedFiles::left_alone_until(const FileKey& key, int6
   if (const auto known = failures_.find(key); known != failures_.end()) {
     until_ns = known->second.until_ns;
   }
-  for (const std::optional<uid_t>& user : {std::optional<uid_t>(), std::optional(key.user)}) {
-    if (const auto known = silent_.find({key.device_major, key.device_minor, user}); known != silent_.end()) {
-      until_ns = std::max(until_ns, known->second);
-    }
+  if (const auto known = silent_.find({key.device_major, key.device_minor, key.user}); known != silent_.end()) {
+    until_ns = std::max(until_ns, known->second);
   }
   return now_ns < until_ns ? std::optional(until_ns) : std::nullopt;
 }

@@ -23,13 +23,13 @@ class PostponedFiles {
   static constexpr int64_t kSilentNs = 30 * kNsPerSecond;
   static constexpr size_t kMostOfUser = 16384;
   static constexpr size_t kMostAtOnce = 256;
-  enum class Whose { kOfThisUser, kOfAllUsers };
 
   /// A file could not be read. Returns until when it is left alone (CLOCK_MONOTONIC).
   int64_t failed(const FileKey& key, int64_t now_ns);
   void succeeded(const FileKey& key) { failures_.erase(key); }
-  /// The file system that the file lies on did not answer.
-  void was_silent(const FileKey& key, Whose files, int64_t now_ns);
+  /// The file system that the file lies on did not answer. It is left alone for this user only: what was opened at the
+  /// mapping's address may have been another file by then, on a file system of the user's own.
+  void was_silent(const FileKey& key, int64_t now_ns);
   /// Until when a file is left alone; nullopt: it need not be.
   [[nodiscard]] std::optional<int64_t> left_alone_until(const FileKey& key, int64_t now_ns) const;
 
@@ -44,9 +44,9 @@ class PostponedFiles {
     int times = 0;
     int64_t until_ns = 0;
   };
-  using Device = std::tuple<uint32_t, uint32_t, std::optional<uid_t>>;
+  using UsersDevice = std::tuple<uint32_t, uint32_t, uid_t>;
   std::map<FileKey, Failures> failures_;
-  std::map<Device, int64_t> silent_;                        // until when
+  std::map<UsersDevice, int64_t> silent_;                   // until when
   std::multimap<int64_t, LibraryReader::Request> waiting_;  // by when
   std::map<uid_t, size_t> waiting_of_;
 };
