@@ -22,7 +22,9 @@ def speaker(rank):
 
 def nccl_begin(rank, ranks, prefix=""):
     """(text, lines of it that are kept as rows)"""
-    line = f"comm 0x55d5f{rank:03x}a000 rank {rank} nranks {ranks} cudaDev {rank % 8} nvmlDev {rank % 8} busId {rank % 8:x}8000 commId {COMM_ID} - Init "
+    device = rank % 8
+    line = (f"comm 0x55d5f{rank:03x}a000 rank {rank} nranks {ranks} cudaDev {device} nvmlDev {device} busId {device:x}8000 "
+            f"commId {COMM_ID} - Init ")
     kept = ["Bootstrap : Using eth0:10.0.0.1<0>", "NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>"]
     kept += [f"Channel {channel:02}/0 : {rank}[{rank % 8}] -> {(rank + 1) % ranks}[{(rank + 1) % 8}] via P2P/CUMEM" for channel in range(CHANNELS)]
     lines = [*kept[:2], f"ncclCommInitRank {line}START", *kept[2:], "Connected all rings", f"ncclCommInitRank {line}COMPLETE"]
@@ -85,8 +87,8 @@ def torch_log(folder, size):
     for rank in range(ranks):
         lines += [f"[rank{rank}]:[I505 @T.40827{rank} reducer.cpp:620] [Rank {rank}] Reducer buckets have been rebuilt; iteration @n, bucket sizes "
                   "26214400, 26214400, 13107200",
-                  f"[rank{rank}]:[I505 @T.40828{rank} logger.cpp:331] [Rank {rank} / {ranks}] [iteration @n] Training DistributedDataParallel unused_parameter_size=0 "
-                  "Avg forward compute time: 14193012 Avg backward compute time: 31029911 Avg backward comm. time: 19288331",
+                  f"[rank{rank}]:[I505 @T.40828{rank} logger.cpp:331] [Rank {rank} / {ranks}] [iteration @n] Training "
+                  "DistributedDataParallel unused_parameter_size=0 Avg forward compute time: 14193012 Avg backward compute time: 31029911 Avg backward comm. time: 19288331",
                   f"[default{rank}]:2026-05-05 @T,408 - trainer.loop - INFO - step @n: loss 2.3041, 8192 tokens/s, {rank} samples skipped",
                   f"[default{rank}]:DataLoader worker {rank}: shard 00{rank}17 of 04096, @n records, cache hit rate 0.9831"]
     template = ("\n".join(lines) + "\n").encode()
@@ -102,7 +104,8 @@ def torch_log(folder, size):
                   "WorkNCCL(SeqNum=31, OpType=ALLREDUCE, NumelIn=1024, NumelOut=1024, Timeout(ms)=600000) ran for 600060 milliseconds\n"
                   for rank in range(ranks - 1))
     end += "".join(f"[rank{ranks - 1}]: {line}\n" for line in (
-        "Traceback (most recent call last):", '  File "/home/u/train.py", line 88, in <module>', "    main()", '  File "/home/u/train.py", line 42, in step',
+        "Traceback (most recent call last):", '  File "/home/u/train.py", line 88, in <module>', "    main()",
+        '  File "/home/u/train.py", line 42, in step',
         "    raise ValueError(batch)", "ValueError: shapes differ"))
     blocks, _ = fill(folder / "job.out", size, block, b"NCCL version 2.21.5+cuda12.4\n", end.encode())
     reports = (blocks + REPORT_EVERY - 1) // REPORT_EVERY
@@ -120,7 +123,7 @@ def tests_run(variant):
     lines = ["# nccl-tests version 2.17.6 nccl-headers=22809 nccl-library=22809", "# Collective test starting: all_reduce_perf",
              "# nThread 1 nGpus 1 minBytes 8 maxBytes 268435456 step: 2(factor) warmup iters: 1 iters: 20 agg iters: 1 validation: 1 graph: 0", "#",
              "# Using devices"]
-    lines += [f"#  Rank {rank:2} Group  0 Pid {6899 + rank:6} on {f'node{rank // 8}':>10} device {rank % 8:2} [0000:{rank % 8}8:00] NVIDIA H100 80GB HBM3"
+    lines += [f"#  Rank {rank:2} Group  0 Pid {6899 + rank:6} on {f'node{rank // 8}':>10} device {rank % 8:2} [0000:{rank % 8}8:00] NVIDIA H100"
               for rank in range(16)]
     lines += ["#", "#       size         count      type   redop    root" + 2 * columns]
     for power in SIZES:
@@ -145,17 +148,19 @@ def tests_text(folder, size):
 HOSTS = 16
 MESSAGE_EVERY = 20  # blocks
 KERNEL_LINES = ("usb 1-1.@d: new high-speed USB device number @d using xhci_hcd", "docker0: port @d(veth4f1c0@d) entered forwarding state",
-                'audit: type=1400 audit(1777975200.123:@d): apparmor="STATUS" operation="profile_load" profile="unconfined" name="docker-default" pid=31@d',
+                'audit: type=1400 audit(1777975200.123:@d): apparmor="STATUS" operation="profile_load" profile="unconfined" name="docker" pid=31@d',
                 "mlx5_core 0000:1@d:00.0 eth@d: Link up", "IPv6: ADDRCONF(NETDEV_CHANGE): veth4f1c0@d: link becomes ready",
-                "[UFW BLOCK] IN=eth0 OUT= MAC=52:54:00:12:34:5@d SRC=10.0.0.@d DST=10.0.1.@d LEN=60 TOS=0x00 PREC=0x00 TTL=64 ID=4@d DF PROTO=TCP SPT=3@d DPT=22",
-                "nvidia-uvm: Loaded the UVM driver, major device number 51@d.", "EXT4-fs (nvme@dn1p1): mounted filesystem with ordered data mode. Quota mode: none.",
+                "[UFW BLOCK] IN=eth0 OUT= MAC=52:54:00:12:34:5@d SRC=10.0.0.@d DST=10.0.1.@d LEN=60 TOS=0x00 PREC=0x00 TTL=64 PROTO=TCP SPT=3@d DPT=22",
+                "nvidia-uvm: Loaded the UVM driver, major device number 51@d.",
+                "EXT4-fs (nvme@dn1p1): mounted filesystem with ordered data mode. Quota mode: none.",
                 "perf: interrupt took too long (25@d > 2500), lowering kernel.perf_event_max_sample_rate to 79000", "eth@d: renamed from veth4f1c0@d")
 
 
 def kernel_message(number, host):
     """One of each kind in turns, on one of 8 devices: of each kind and device 1,000 of a file are kept."""
     device = f"0000:{number // 4 % 8}b:00"
-    return (f"NVRM: Xid (PCI:{device}): {(31, 79, 94, 119)[number // 32 % 4]}, pid={4100 + number % 8}, name=python3, Ch 00000008, intr 00000000. MMU Fault",
+    xid = (31, 79, 94, 119)[number // 32 % 4]
+    return (f"NVRM: Xid (PCI:{device}): {xid}, pid={4100 + number % 8}, name=python3, Ch 00000008, intr 00000000. MMU Fault",
             f"nvidia {device}.0: PCIe Bus Error: severity=Correctable, type=Physical Layer, (Receiver ID)",
             f"nvidia-nvswitch{host % 4}: SXid (PCI:{device}.0): 28006, Non-fatal, Link {number % 64} MC TS crumbstore MCTO",
             f"Memory cgroup out of memory: Killed process {5000 + number} (python3) total-vm:81234kB, anon-rss:71234kB, file-rss:12kB")[number % 4]
@@ -165,8 +170,8 @@ def kernel_logs(folder, size):
     """Of 16 hosts, as syslog writes them. One line of 2,000 is a message that counts."""
     messages = 0
     for host, (path, share) in enumerate(shares(folder, size, size / HOSTS, "kern{}.log".format)):
-        template = "".join(f"May  5 @T node{host} kernel: [@U.{index * 9871:06}] {KERNEL_LINES[index % len(KERNEL_LINES)].replace('@d', str(index % 8 + 1))}\n"
-                           for index in range(100)).encode()
+        others = [KERNEL_LINES[index % len(KERNEL_LINES)].replace("@d", str(index % 8 + 1)) for index in range(100)]
+        template = "".join(f"May  5 @T node{host} kernel: [@U.{index * 9871:06}] {text}\n" for index, text in enumerate(others)).encode()
 
         def block(number, template=template, host=host):
             text = template.replace(b"@T", clock(number)).replace(b"@U", b"%7d" % (90_000 + number))
@@ -219,7 +224,8 @@ def ras_texts(folder, size):
         ranks = 256 if comm == 0 else 8
         text += (f"#{min(comm, 1)}-{comm} ({0x27A079B828FF1A75 + comm:016x}) MISMATCH\n  Communicator ranks have different AllReduce operation counts\n"
                  f"  {ranks - RAS_BEHIND} ranks have launched up to operation @1\n  {RAS_BEHIND} ranks have launched up to operation @0\n")
-        text += "".join(f"  Rank {rank} -- GPU {rank} managed by process {483_000 + comm * 8 + rank} on node 172.16.{comm}.210\n" for rank in range(RAS_BEHIND))
+        text += "".join(f"  Rank {rank} -- GPU {rank} managed by process {483_000 + comm * 8 + rank} on node 172.16.{comm}.210\n"
+                        for rank in range(RAS_BEHIND))
         text += "\n"
     template = text.encode()
     reports = sum(fill(path, share, lambda number: template.replace(b"@1", b"%d" % (6650 + number)).replace(b"@0", b"%d" % (6649 + number)))[0]
@@ -396,7 +402,8 @@ SMI_GPU = """GPU 00000000:{bus:02X}:00.0
 
 def smi_reports(folder, size):
     """`nvidia-smi -q -l 5` on 16 hosts of 8 GPUs; 100,000 GPUs of a file are kept."""
-    gpus = "".join(SMI_GPU.format(bus=0x18 + 8 * gpu, cap="Active" if gpu == 3 else "Not Active", temperature=55 + gpu, pid=4100 + gpu) for gpu in range(8))
+    gpus = "".join(SMI_GPU.format(bus=0x18 + 8 * gpu, cap="Active" if gpu == 3 else "Not Active", temperature=55 + gpu, pid=4100 + gpu)
+                   for gpu in range(8))
     template = (SMI_HEAD + gpus).encode()
     reports = sum(fill(path, share, lambda number: template.replace(b"@T", clock(5 * number)).replace(b"@M", b"%d" % (1500 + number % 480)))[0]
                   for path, share in shares(folder, size, size / HOSTS, "node{}.smi".format))
@@ -422,7 +429,8 @@ def spied_process(variant):
         for depth in range(SPIED_DEPTH):
             lines.append(f"    {chance.choice(functions)} (torch/nn/modules/module.py:{chance.randrange(20, 3000)})")
             lines.append("        Arguments:" if depth % 2 else "        Locals:")
-            lines += [f"            local_{i}: <Tensor(shape=[8192, {chance.randrange(4096)}]) at 0x7f{chance.randrange(1 << 40):010x}>" for i in range(SPIED_LOCALS)]
+            lines += [f"            local_{i}: <Tensor(shape=[8192, {chance.randrange(4096)}]) at 0x7f{chance.randrange(1 << 40):010x}>"
+                      for i in range(SPIED_LOCALS)]
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -138,8 +138,8 @@ def bench(name, program, size, folder):
     files = list(evidence.iterdir())
     given = made.plain_bytes or sum(path.stat().st_size for path in files)
     code, printed, figures = run_import(program, files[0] if len(files) == 1 else evidence, out)
-    head = (f"{name:31} {given / 1e6:7.1f} MB in {len(files):4} {'file ' if len(files) == 1 else 'files'} {figures['wall']:7.2f} s ({figures['cpu']:6.2f} s of CPU) "
-            f"{given / 1e6 / figures['cpu']:6.1f} MB/s {figures['mib']:5.0f} MiB")
+    seconds = f"{figures['wall']:7.2f} s ({figures['cpu']:6.2f} s of CPU) {given / 1e6 / figures['cpu']:6.1f} MB/s"
+    head = f"{name:31} {given / 1e6:7.1f} MB in {len(files):4} {'file ' if len(files) == 1 else 'files'} {seconds} {figures['mib']:5.0f} MiB"
     if name in REFUSED:
         refused = code != 0 and "larger than" in printed and not out.exists()
         memory = "" if figures["mib"] <= MOST_MIB else "  MISSED: memory"
