@@ -12,6 +12,7 @@ from making import BEGIN_S, MIB, MOST_VALUES, Made, count, documents, values_of
 
 VARIANTS = 8
 ENTRIES = 2000  # of a dump: what PyTorch keeps by default
+JOB_RANKS = 2048
 ROOM = 20_000  # values of a document beside its items
 
 
@@ -42,7 +43,7 @@ def dump_entry(number, variant, calls):
 
 
 def dump(calls, variant):
-    return {"version": "2.5", "nccl_version": "2.21.5", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(1024)))}},
+    return {"version": "2.5", "nccl_version": "2.21.5", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": str(list(range(JOB_RANKS)))}},
             "pg_status": {"0": {"last_enqueued_collective": calls, "last_started_collective": calls, "last_completed_collective": calls - 1}},
             "entries": [dump_entry(number, variant, calls) for number in range(1, calls + 1)]}
 

@@ -212,25 +212,42 @@ Warnings
 ========
 
 """
-RAS_COMMS = 8
-RAS_BEHIND = 4
-RAS_REPORTS = 4000  # of a file; 10,000 are kept
+RAS_COMMS = 8  # of a report
+RAS_BEHIND = 4  # ranks of a communicator
+RAS_REPORTS = 4000  # of a file
+MOST_RAS_REPORTS = 10_000  # that are kept of a file, and 1 million statements on ranks
+COMMS_OF_LARGEST = 19
 
 
-def ras_texts(folder, size):
-    """Reports one after the other, as a loop writes them; in each some communicators with ranks that are behind."""
+def ras_text(comms):
+    """A report with communicators of which ranks are behind; @1 and @0 stand for numbers of calls."""
     text = RAS_HEAD
-    for comm in range(RAS_COMMS):
+    for comm in range(comms):
         ranks = 256 if comm == 0 else 8
         text += (f"#{min(comm, 1)}-{comm} ({0x27A079B828FF1A75 + comm:016x}) MISMATCH\n  Communicator ranks have different AllReduce operation counts\n"
                  f"  {ranks - RAS_BEHIND} ranks have launched up to operation @1\n  {RAS_BEHIND} ranks have launched up to operation @0\n")
         text += "".join(f"  Rank {rank} -- GPU {rank} managed by process {483_000 + comm * 8 + rank} on node 172.16.{comm}.210\n"
                         for rank in range(RAS_BEHIND))
         text += "\n"
-    template = text.encode()
-    reports = sum(fill(path, share, lambda number: template.replace(b"@1", b"%d" % (6650 + number)).replace(b"@0", b"%d" % (6649 + number)))[0]
-                  for path, share in shares(folder, size, RAS_REPORTS * len(template), "ras{}.txt".format))
-    return Made({count("log_line", "kind = 'version'"): reports, count("log_line"): reports * (1 + RAS_COMMS * (1 + RAS_BEHIND))})
+    return text.encode()
+
+
+def ras_texts(comms, reports_of_file):
+    """Reports one after the other, as a loop writes them."""
+    def make(folder, size):
+        template = ras_text(comms)
+
+        def block(number):
+            return template.replace(b"@1", b"%d" % (20_000 + number)).replace(b"@0", b"%d" % (19_999 + number))
+
+        reports = sum(fill(path, share, block)[0] for path, share in shares(folder, size, reports_of_file * len(block(0)), "ras{}.txt".format))
+        return Made({count("log_line", "kind = 'version'"): reports, count("log_line"): reports * (1 + comms * (1 + RAS_BEHIND))})
+
+    return make
+
+
+def largest_ras_text(folder, size):
+    return ras_texts(COMMS_OF_LARGEST, MOST_RAS_REPORTS)(folder, min(size, MOST_RAS_REPORTS * len(ras_text(COMMS_OF_LARGEST))))
 
 
 # NCCL's Inspector
