@@ -33,11 +33,12 @@ import made_captures
 import made_documents
 import made_texts
 import made_traces
-from making import MIB
+from making import BEGIN_S, MIB
 
 SECONDS_OF_A_GIGABYTE = 30
 MOST_MIB = 256
 GIGABYTE = 10**9
+WRITTEN_S = BEGIN_S + 86_400
 
 FORMATS = {
     "nccl-log": made_texts.nccl_log,
@@ -137,6 +138,8 @@ def bench(name, program, size, folder):
     out = folder / "job.db"
     made = make(name, evidence, size)
     files = list(evidence.iterdir())
+    for path in files:
+        os.utime(path, (WRITTEN_S, WRITTEN_S))  # lines without a year are dated by it
     given = made.plain_bytes or sum(path.stat().st_size for path in files)
     code, printed, figures = run_import(program, files[0] if len(files) == 1 else evidence, out)
     seconds = f"{figures['wall']:7.2f} s ({figures['cpu']:6.2f} s of CPU) {given / 1e6 / figures['cpu']:6.1f} MB/s"
