@@ -12,8 +12,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/clock.h"
 #include "model/events.h"
-#include "model/time_range.h"
 
 namespace stalltrace::launch {
 
@@ -44,20 +44,26 @@ class ProgressSink final : public EventSink {
   std::set<std::pair<int64_t, EventId>> by_age_;
 };
 
-/// Detects that a job stands still: no collective has completed for `limit_ns` while one has been open for as long.
-/// Reported once more after kAgain times as long.
+/// Detects that a job stands still: no collective has completed for `limit_ns` while one has been open for as long. As
+/// what is known of a hang grows with its length, it is reported again and again: after kAgain times as long, then
+/// whenever it has lasted twice as long, but after kLongestPauseNs, or `limit_ns` where that is more, at the latest.
 class HangWatch {
  public:
   explicit HangWatch(int64_t limit_ns) : limit_ns_(limit_ns) {}
   enum class News : uint8_t {
     kNone,
     kStandsStill,  // must be explained
+    kStillStands,  // must be explained again
     kGoesOn,       // after it was reported to stand still
   };
   News look(const Progress& progress, int64_t now_ns);
+  /// The explanation took so long: the pause until the next one is kPausePerCost times that, at least.
+  void explained(int64_t took_ns);
   /// How long the job had stood still at the last call of look(); after kGoesOn, the total.
   [[nodiscard]] int64_t still_ns() const { return still_ns_; }
   static constexpr int64_t kAgain = 10;
+  static constexpr int64_t kLongestPauseNs = 120 * kNsPerSecond;
+  static constexpr int64_t kPausePerCost = 20;  // 5 % of a core
 
  private:
   int64_t limit_ns_;
