@@ -11,6 +11,8 @@ namespace stalltrace::launch {
 void ProgressSink::accept(Event event) {
   if (const auto* collective = std::get_if<Collective>(&event);
       collective != nullptr && (moves_data(collective->op) || is_communicator_call(collective->op))) {
+    const bool of_nccl = collective->library == Library::kNccl || collective->library == Library::kRccl;
+    (of_nccl ? calls_nccl_ : calls_others_) = true;
     const EventId id = collective->event_id;
     const auto open = entered_.find(id);
     if (collective->completion == Completion::kOpen) {

@@ -31,6 +31,8 @@ class ProgressSink final : public EventSink {
   [[nodiscard]] Progress progress() const;
   /// True if any collective has its end from a profiler file.
   [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
+  /// True if there are calls, all of libraries that load no profiler plugin: neither NCCL's nor RCCL's.
+  [[nodiscard]] bool only_other_libraries() const { return calls_others_ && !calls_nccl_; }
 
  private:
   void count(EventId completed);
@@ -40,6 +42,8 @@ class ProgressSink final : public EventSink {
   std::unordered_set<EventId> counted_;  // the newest 16,384: a row may come again when more is known
   std::deque<EventId> counted_order_;
   bool has_profiler_rows_ = false;
+  bool calls_nccl_ = false;
+  bool calls_others_ = false;
   std::unordered_map<EventId, int64_t> entered_;  // by open collective
   std::set<std::pair<int64_t, EventId>> by_age_;
 };

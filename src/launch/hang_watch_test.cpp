@@ -57,6 +57,27 @@ TEST(Progress, KnowsWhetherAProfilerFileHasRows) {
   }
 }
 
+TEST(Progress, KnowsWhetherNcclWasCalled) {
+  Kept kept;
+  ProgressSink sink(kept);
+  EXPECT_FALSE(sink.only_other_libraries()) << "nothing was called";
+  for (const Library other : {Library::kGloo, Library::kMpi}) {
+    Collective one = all_reduce(1, 100, true);
+    one.library = other;
+    sink.accept(one);
+    EXPECT_TRUE(sink.only_other_libraries());
+  }
+  for (const Library plugged : {Library::kNccl, Library::kRccl}) {
+    ProgressSink mixed(kept);
+    Collective one = all_reduce(1, 100, true);
+    one.library = Library::kGloo;
+    mixed.accept(one);
+    one.library = plugged;
+    mixed.accept(one);
+    EXPECT_FALSE(mixed.only_other_libraries());
+  }
+}
+
 TEST(Progress, AGroupIsNoCollective) {
   Kept kept;
   ProgressSink sink(kept);

@@ -208,7 +208,9 @@ void RunEvidence::collect() {
 void RunEvidence::conclude(const Traced& traced, int job_code) {
   concluding_ = true;
   if (files_expected_ && files_.empty()) {
-    note_missing_files();
+    if (!traced.only_other_libraries) {
+      note_missing_files();
+    }
   } else if (!files_.empty()) {
     note(fmt::format("the profiler files of this run are in {}",
                      std::filesystem::path(files_.front()).parent_path().string()));

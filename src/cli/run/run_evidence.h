@@ -58,8 +58,9 @@ class RunEvidence {
   /// What the tracer has left.
   struct Traced {
     bool recorded = false;
-    bool whole = false;              // until the job's end
-    bool has_profiler_rows = false;  // the recording has ends from profiler files
+    bool whole = false;                 // until the job's end
+    bool has_profiler_rows = false;     // the recording has ends from profiler files
+    bool only_other_libraries = false;  // it has calls, and none of NCCL: no profiler file is missing
   };
   /// Explains the run.
   void conclude(const Traced& traced, int job_code);

@@ -111,6 +111,30 @@ long printed(std::FILE* stream) {
   return std::ftell(stream);
 }
 
+/// A job without NCCL is not told what may be wrong with its NCCL.
+TEST(RunEvidence, ProfilerFilesAreMissedWhereNcclMayHaveWrittenSome) {
+  for (const bool others : {false, true}) {
+    const std::string path = "/dev/shm/run_evidence_test.none." + std::to_string(::getpid());
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::tmpfile(), std::fclose);
+    ASSERT_NE(stream, nullptr);
+    auto folder = launch::claim_run_folder(path);
+    ASSERT_TRUE(folder) << folder.error().what;
+    auto ends = launch::Channel::make();
+    ASSERT_TRUE(ends);
+    launch::WorkerSide side{.channel = std::move(ends->second), .stop = UniqueFd()};
+    launch::JobNews job(side);
+    Console console(stream.get(), stream.get());
+    const Privacy privacy;
+    RunEvidence evidence(std::move(*folder), {.node = "n", .launcher = ::getpid(), .patience = {}}, privacy, job,
+                         console);
+    const long before = printed(stream.get());
+    evidence.collect();
+    evidence.conclude({.only_other_libraries = others}, 0);
+    EXPECT_EQ(printed(stream.get()) == before, others);
+    fs::remove_all(path);
+  }
+}
+
 TEST(RunEvidence, AHangThatIsExplainedAgainIsPrintedOnce) {
   const std::string path = "/dev/shm/run_evidence_test.again." + std::to_string(::getpid());
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::tmpfile(), std::fclose);

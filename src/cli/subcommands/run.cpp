@@ -153,7 +153,8 @@ class RunSubcommand final : public Subcommand {
       trace->finish(job);
       traced = {.recorded = trace->is_recorded(),
                 .whole = trace->is_whole(),
-                .has_profiler_rows = trace->has_profiler_rows()};
+                .has_profiler_rows = trace->has_profiler_rows(),
+                .only_other_libraries = trace->only_other_libraries()};
     }
     evidence.collect();
     job.stored();
