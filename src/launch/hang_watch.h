@@ -61,7 +61,7 @@ class HangWatch {
     kGoesOn,       // after it was reported to stand still
   };
   News look(const Progress& progress, int64_t now_ns);
-  /// The explanation took so long: the pause until the next one is kPausePerCost times that, at least.
+  /// The explanation took `took_ns`: the pause until the next one is kPausePerCost times that, at least.
   void explained(int64_t took_ns);
   /// How long the job had stood still at the last call of look(); after kGoesOn, the total.
   [[nodiscard]] int64_t still_ns() const { return still_ns_; }

@@ -111,7 +111,7 @@ long printed(std::FILE* stream) {
   return std::ftell(stream);
 }
 
-/// A job without NCCL is not told what may be wrong with its NCCL.
+/// A job without NCCL gets no reasons why its NCCL may have written nothing.
 TEST(RunEvidence, ProfilerFilesAreMissedWhereNcclMayHaveWrittenSome) {
   for (const bool others : {false, true}) {
     const std::string path = "/dev/shm/run_evidence_test.none." + std::to_string(::getpid());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report of a job that stands still says, without its numbers: two reports with one verdict tell a reader the
-// same. Pure.
+// What a report of a job that stands still says, without its numbers: two reports with one verdict are the same to a
+// reader. Pure.
 #pragma once
 
 #include <string>
