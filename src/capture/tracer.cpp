@@ -455,8 +455,8 @@ Status Tracer::run(const std::vector<int>& stop_descriptors, const Flush& flush,
   PeriodicTasks tasks(periodic_tasks(started_ns, flush, progress), started_ns);
   for (bool stopping = false; !stopping;) {
     waits.back().fd = python_stacks_.descriptor();  // usually -1, which poll ignores
-    const int wait_ms = discovery_.is_idle() ? static_cast<int>(kPollNs / kNsPerMs) : 0;
-    if (::poll(waits.data(), waits.size(), wait_ms) < 0 && errno != EINTR) {
+    const int64_t wait_ns = !discovery_.is_idle() ? 0 : python_stacks_.hurries() ? LateWatch::kHurriedNs : kPollNs;
+    if (::poll(waits.data(), waits.size(), static_cast<int>(wait_ns / kNsPerMs)) < 0 && errno != EINTR) {
       return fail_errno("wait for events", errno);
     }
     const int64_t now_ns = monotonic_now_ns();

@@ -11,6 +11,8 @@ namespace stalltrace::launch {
 void ProgressSink::accept(Event event) {
   if (const auto* collective = std::get_if<Collective>(&event);
       collective != nullptr && (moves_data(collective->op) || is_communicator_call(collective->op))) {
+    const bool of_nccl = collective->library == Library::kNccl || collective->library == Library::kRccl;
+    (of_nccl ? calls_nccl_ : calls_others_) = true;
     const EventId id = collective->event_id;
     const auto open = entered_.find(id);
     if (collective->completion == Completion::kOpen) {
@@ -67,8 +69,14 @@ HangWatch::News HangWatch::look(const Progress& progress, int64_t now_ns) {
   if (still_ns_ < next_report_ns_) {
     return News::kNone;
   }
-  next_report_ns_ = next_report_ns_ == limit_ns_ ? kAgain * limit_ns_ : kForever;
-  return News::kStandsStill;
+  const bool first = next_report_ns_ == limit_ns_;
+  const int64_t longer_ns = std::max(2 * still_ns_, first ? kAgain * limit_ns_ : 0);
+  next_report_ns_ = std::min(longer_ns, still_ns_ + std::max(kLongestPauseNs, limit_ns_));
+  return first ? News::kStandsStill : News::kStillStands;
+}
+
+void HangWatch::explained(int64_t took_ns) {
+  next_report_ns_ = std::max(next_report_ns_, still_ns_ + (1 + kPausePerCost) * took_ns);
 }
 
 }  // namespace stalltrace::launch

@@ -12,8 +12,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/clock.h"
 #include "model/events.h"
-#include "model/time_range.h"
 
 namespace stalltrace::launch {
 
@@ -31,6 +31,8 @@ class ProgressSink final : public EventSink {
   [[nodiscard]] Progress progress() const;
   /// True if any collective has its end from a profiler file.
   [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
+  /// True if there are calls, all of libraries that load no profiler plugin: neither NCCL's nor RCCL's.
+  [[nodiscard]] bool only_other_libraries() const { return calls_others_ && !calls_nccl_; }
 
  private:
   void count(EventId completed);
@@ -40,24 +42,32 @@ class ProgressSink final : public EventSink {
   std::unordered_set<EventId> counted_;  // the newest 16,384: a row may come again when more is known
   std::deque<EventId> counted_order_;
   bool has_profiler_rows_ = false;
+  bool calls_nccl_ = false;
+  bool calls_others_ = false;
   std::unordered_map<EventId, int64_t> entered_;  // by open collective
   std::set<std::pair<int64_t, EventId>> by_age_;
 };
 
-/// Detects that a job stands still: no collective has completed for `limit_ns` while one has been open for as long.
-/// Reported once more after kAgain times as long.
+/// Detects that a job stands still: no collective has completed for `limit_ns` while one has been open for as long. As
+/// what is known of a hang grows with its length, it is reported again and again: after kAgain times as long, then
+/// whenever it has lasted twice as long, but after kLongestPauseNs, or `limit_ns` where that is more, at the latest.
 class HangWatch {
  public:
   explicit HangWatch(int64_t limit_ns) : limit_ns_(limit_ns) {}
   enum class News : uint8_t {
     kNone,
     kStandsStill,  // must be explained
+    kStillStands,  // must be explained again
     kGoesOn,       // after it was reported to stand still
   };
   News look(const Progress& progress, int64_t now_ns);
+  /// The explanation took `took_ns`: the pause until the next one is kPausePerCost times that, at least.
+  void explained(int64_t took_ns);
   /// How long the job had stood still at the last call of look(); after kGoesOn, the total.
   [[nodiscard]] int64_t still_ns() const { return still_ns_; }
   static constexpr int64_t kAgain = 10;
+  static constexpr int64_t kLongestPauseNs = 120 * kNsPerSecond;
+  static constexpr int64_t kPausePerCost = 20;  // 5 % of a core
 
  private:
   int64_t limit_ns_;

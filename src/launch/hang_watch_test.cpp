@@ -57,6 +57,27 @@ TEST(Progress, KnowsWhetherAProfilerFileHasRows) {
   }
 }
 
+TEST(Progress, KnowsWhetherNcclWasCalled) {
+  Kept kept;
+  ProgressSink sink(kept);
+  EXPECT_FALSE(sink.only_other_libraries()) << "nothing was called";
+  for (const Library other : {Library::kGloo, Library::kMpi}) {
+    Collective one = all_reduce(1, 100, true);
+    one.library = other;
+    sink.accept(one);
+    EXPECT_TRUE(sink.only_other_libraries());
+  }
+  for (const Library plugged : {Library::kNccl, Library::kRccl}) {
+    ProgressSink mixed(kept);
+    Collective one = all_reduce(1, 100, true);
+    one.library = Library::kGloo;
+    mixed.accept(one);
+    one.library = plugged;
+    mixed.accept(one);
+    EXPECT_FALSE(mixed.only_other_libraries());
+  }
+}
+
 TEST(Progress, AGroupIsNoCollective) {
   Kept kept;
   ProgressSink sink(kept);
@@ -71,7 +92,7 @@ constexpr int64_t kLimit = 10 * kNsPerSecond;
 
 using News = HangWatch::News;
 
-TEST(HangWatch, ReportsWhenNothingCompletesWhileSomethingIsOpenAndOnceMoreLater) {
+TEST(HangWatch, ReportsWhenNothingCompletesWhileSomethingIsOpenAndAgainLater) {
   HangWatch watch(kLimit);
   const Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
   EXPECT_EQ(watch.look(open, kNsPerSecond), News::kNone);
@@ -79,8 +100,49 @@ TEST(HangWatch, ReportsWhenNothingCompletesWhileSomethingIsOpenAndOnceMoreLater)
   EXPECT_EQ(watch.look(open, kLimit + kNsPerSecond), News::kStandsStill);
   EXPECT_EQ(watch.still_ns(), kLimit);
   EXPECT_EQ(watch.look(open, 2 * kLimit), News::kNone) << "reported already";
-  EXPECT_EQ(watch.look(open, HangWatch::kAgain * kLimit + kNsPerSecond), News::kStandsStill);
-  EXPECT_EQ(watch.look(open, 100 * kLimit), News::kNone);
+  EXPECT_EQ(watch.look(open, HangWatch::kAgain * kLimit + kNsPerSecond), News::kStillStands);
+}
+
+/// What kind of wait it is may show after minutes only (analysis/thresholds/hangs.h).
+TEST(HangWatch, AHangIsReportedAgainForAsLongAsItLasts) {
+  constexpr int64_t kShort = 3 * kNsPerSecond;
+  HangWatch watch(kShort);
+  const Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
+  std::vector<int64_t> at_s;
+  for (int64_t now_s = 0; now_s <= 3600; ++now_s) {
+    if (const News news = watch.look(open, now_s * kNsPerSecond); news != News::kNone) {
+      EXPECT_EQ(news == News::kStandsStill, at_s.empty());
+      at_s.push_back(now_s);
+    }
+  }
+  ASSERT_GE(at_s.size(), 8U);
+  EXPECT_EQ(std::vector(at_s.begin(), at_s.begin() + 8), (std::vector<int64_t>{3, 30, 60, 120, 240, 360, 480, 600}));
+  EXPECT_LE(at_s.size(), 33U);
+}
+
+TEST(HangWatch, ALongLimitIsTheLongestPauseToo) {
+  constexpr int64_t kLong = 600 * kNsPerSecond;
+  HangWatch watch(kLong);
+  const Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
+  watch.look(open, 0);
+  EXPECT_EQ(watch.look(open, kLong), News::kStandsStill);
+  EXPECT_EQ(watch.look(open, 2 * kLong - 1), News::kNone);
+  EXPECT_EQ(watch.look(open, 2 * kLong), News::kStillStands);
+}
+
+TEST(HangWatch, ExplanationsThatTakeLongComeMoreRarely) {
+  HangWatch watch(kLimit);
+  const Progress open{.completed = 5, .open = 1, .oldest_open_ns = 0};
+  watch.look(open, 0);
+  ASSERT_EQ(watch.look(open, kLimit), News::kStandsStill);
+  constexpr int64_t kTook = 60 * kNsPerSecond;
+  watch.explained(kTook);
+  const int64_t ended_ns = kLimit + kTook;
+  EXPECT_EQ(watch.look(open, ended_ns + HangWatch::kPausePerCost * kTook - 1), News::kNone);
+  EXPECT_EQ(watch.look(open, ended_ns + HangWatch::kPausePerCost * kTook), News::kStillStands);
+  watch.explained(kNsPerMs);
+  EXPECT_EQ(watch.look(open, ended_ns + HangWatch::kPausePerCost * kTook + HangWatch::kLongestPauseNs),
+            News::kStillStands);
 }
 
 TEST(HangWatch, ReportsThatTheJobGoesOnAndTheNextHang) {

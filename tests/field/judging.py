@@ -25,6 +25,7 @@ class Finds:
 class Silent:
     """Nothing is found; what the others wait for may be reported while they wait, as such."""
     waits_for: int | None = None  # the rank that others wait for in good health
+    waits_in: str = ""  # pattern: that they wait must be printed while they do, with this in the sentence
     waits_at_end: bool = False  # the recording ends while they do
     note: str = ""  # pattern that a note at the end must match
     attempts: tuple = ()  # ranks of each job attempt in the report
@@ -86,6 +87,8 @@ def judge_silence(expected, seen, findings, live):
     problems = [f"found {name_of(finding)}" for finding in findings
                 if not (expected.waits_at_end and is_wait(finding, waits))]
     problems += [f"live {name_of(row)}" for row in live if waits is None or not is_wait(row, waits)]
+    if expected.waits_in and not any(is_wait(row, waits) and re.search(expected.waits_in, row["summary"]) for row in live):
+        problems.append(f"the wait in '{expected.waits_in}' was not reported live")
     if seen.report["judged"]["collectives"] == 0:
         problems.append("no collective was judged")
     if not seen.report["findings"] and seen.report["healthy"] is not True:
@@ -144,5 +147,5 @@ def sentence_of(findings, seen):
 def delay_of(expected, seen, live):
     if isinstance(expected, Silent) or seen.fault_ns is None:
         return None
-    rows = [row["detected_ns"] for row in live if re.fullmatch(expected.cause, row["cause"])]
+    rows = [row["detected_ns"] for row in live if row["detected_ns"] is not None and re.fullmatch(expected.cause, row["cause"])]
     return (min(rows) - seen.fault_ns) / 1e9 if rows else None

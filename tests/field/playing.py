@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 
+from alarms import alarms
 from job import LIBRARIES, OPENMPI, Tracer
 from lab import cpu_pressure_ms
 from launcher import Launcher
@@ -31,7 +32,7 @@ class Observed:
     """What came of a case that was played once."""
     report: dict  # explain --json
     text: str  # explain
-    live: list  # rows of the table finding, as dictionaries
+    live: list  # rows of the table finding, as dictionaries; under run: what was printed of hangs, in the same form
     printed: str  # all that was printed while the job ran (under run: at its end too), in one line
     fault_ns: int | None  # when the job reported that its fault begins
     job_code: int | None  # the first that is not 0, of several jobs; None: ended by the case
@@ -209,8 +210,11 @@ def under_run(case, stage, job):
     if report is NO_REPORT:
         failures.append("no findings.json")
     text = run("explain", stage.folder / "run" / "trace.db").stdout
-    return {"report": report, "text": text, "live": [], "printed": one_line(log), "fault_ns": fault_ns, "job_code": code,
-            "failures": failures}
+    printed = one_line(log)
+    if case.library not in ("nccl", "gpu") and (advice := re.search(r".{0,40}\bNCCL is older than.{0,20}", printed)):
+        failures.append(f"advice on NCCL, which the job does not call: '{advice[0]}'")
+    return {"report": report, "text": text, "live": alarms(log.read_text(errors="replace")), "printed": printed, "fault_ns": fault_ns,
+            "job_code": code, "failures": failures}
 
 
 def under_trace(case, stage, jobs):

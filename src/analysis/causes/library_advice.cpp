@@ -13,6 +13,9 @@ constexpr LibraryAdvice kNcclAdvice{
     .all_recorded =
         "look at the devices (GPU clocks, ECC, NVLink), and at the other events of that time (stalltrace "
         "query)",
+    .reading =
+        "network threads' cores, copies to the device (PCIe width), what its device computes (NCCL reads only what its "
+        "kernel takes)",
     .group_calls = "put Sends and Recvs that depend on each other into one group (ncclGroupStart/End)"};
 
 /// AMD's library has NCCL's calls and variables.
@@ -25,6 +28,9 @@ constexpr LibraryAdvice kRcclAdvice{
     .all_recorded =
         "look at the devices (GPU clocks, ECC, XGMI), and at the other events of that time (stalltrace "
         "query)",
+    .reading =
+        "network threads' cores, copies to the device (PCIe width), what its device computes (RCCL reads only what its "
+        "kernel takes)",
     .group_calls = kNcclAdvice.group_calls};
 
 constexpr LibraryAdvice kMpiAdvice{
@@ -36,6 +42,10 @@ constexpr LibraryAdvice kMpiAdvice{
     .all_recorded =
         "look at what else ran on the nodes' CPUs and memory, and at the other events of that time "
         "(stalltrace query)",
+    .reading =
+        "cores, memory bandwidth, what it does between its calls (without a progress thread an MPI library reads "
+        "inside "
+        "of them only)",
     .group_calls =
         "make Sends and Recvs that depend on each other without blocking (MPI_Isend, MPI_Irecv, "
         "MPI_Waitall; MPI_Sendrecv)"};
@@ -47,6 +57,7 @@ constexpr LibraryAdvice kGlooAdvice{
     .all_recorded =
         "look at what else ran on the nodes' CPUs and memory, and at the other events of that time "
         "(stalltrace query)",
+    .reading = "library's threads (their cores, who else has them), memory bandwidth",
     .group_calls = "start Sends and Recvs that depend on each other together (torch.distributed.batch_isend_irecv)"};
 
 }  // namespace

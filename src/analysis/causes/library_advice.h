@@ -14,6 +14,7 @@ struct LibraryAdvice {
   std::string_view address;            // what else the ranks find each other by, as "MASTER_ADDR and MASTER_PORT, "
   std::string_view inside;             // where to look if all ranks are inside a call and no data move
   std::string_view all_recorded;       // where to look if no evidence is missing
+  std::string_view reading;            // what makes a process read slowly what it receives, after "its"
   std::string_view group_calls;        // how Sends and Recvs that depend on each other are put together
 };
 

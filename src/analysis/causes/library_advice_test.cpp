@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "analysis/testing/golden_text.h"
+#include "analysis/testing/network_job.h"
 #include "analysis/testing/slow_job.h"
 
 namespace stalltrace::analysis {
@@ -93,6 +94,19 @@ Finding both_send(Library library) {
   return only(source);
 }
 
+/// Rank 2 does not read what rank 1 sends.
+Finding unread(Library library) {
+  MemorySource source;
+  const auto signature = [](int rank, int64_t at, TcpSample& sender, TcpSample& receiver) {
+    if (rank == 0 || rank == 1) {
+      sender.busy_ns = sender.receiver_limited_ns = static_cast<uint64_t>(at) * 50 * kNsPerMs;
+    }
+    receiver.unread_bytes = rank == 1 || rank == 2 ? 60'000 : 0;
+  };
+  fill_slow(source, signature, library);
+  return only(source);
+}
+
 void expect_advice(Library library, const std::string& name) {
   const Finding silent = silent_hang(library);
   EXPECT_EQ(silent.cause, Cause::kUnknown);
@@ -105,9 +119,14 @@ void expect_advice(Library library, const std::string& name) {
   const Finding sends = both_send(library);
   EXPECT_EQ(sends.cause, Cause::kMissingCollective);
   expect_golden_text("advice: both send, " + name, sends);
+  const Finding slow_reader = unread(library);
+  EXPECT_EQ(slow_reader.cause, Cause::kSlowReceiver);
+  expect_golden_text("advice: unread data, " + name, slow_reader);
   for (const Finding& finding :
-       {silent, slow_job, unreachable(library, "10.77.0.1"), unreachable(library, "127.0.0.1"), sends}) {
+       {silent, slow_job, unreachable(library, "10.77.0.1"), unreachable(library, "127.0.0.1"), sends, slow_reader}) {
     if (library != Library::kNccl) {
+      EXPECT_THAT(finding.remedy, Not(HasSubstr("NCCL")));
+      EXPECT_THAT(finding.remedy, Not(HasSubstr("PCIe")));
       EXPECT_THAT(finding.remedy, Not(HasSubstr("NVLink")));
       EXPECT_THAT(finding.remedy, Not(HasSubstr("GPU")));
       EXPECT_THAT(finding.remedy, Not(HasSubstr("NCCL_")));

@@ -14,9 +14,11 @@ namespace stalltrace::analysis::small_job {
 /// Every call from the middle on takes 400 ms; `signature` writes the flow of each rank during that time.
 inline void fill_slow(
     MemorySource& source,
-    const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& signature) {
+    const std::function<void(int rank, int64_t step, TcpSample& sender, TcpSample& receiver)>& signature,
+    Library library = Library::kNccl) {
   Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
+  ending.call = [library](int rank, int64_t step, Collective& call) {
+    call.library = library;
     call.timestamp_ns = kOriginNs + step * kNsPerSecond + rank * 100 * kNsPerUs;
     call.duration_ns = step < kSteps / 2 ? 50 * kNsPerMs : 400 * kNsPerMs;
     return true;

@@ -9,29 +9,6 @@ namespace {
 
 int64_t still_since(const CallStanding& standing) { return std::max(standing.entered_ns, standing.ended_ns); }
 
-/// The last entry time among the processes that have been inside a call for long.
-std::optional<int64_t> waiting_since(std::span<const CallStanding> standings, int64_t now_ns) {
-  std::optional<int64_t> newest;
-  for (const CallStanding& standing : standings) {
-    if (standing.inside && !standing.waits_by_design && now_ns - standing.entered_ns >= LateWatch::kLateNs) {
-      newest = std::max(newest.value_or(standing.entered_ns), standing.entered_ns);
-    }
-  }
-  return newest;
-}
-
-/// By communicator: the number of the newest call that a process entered long ago.
-std::map<uint64_t, int64_t> numbers_waited_in(std::span<const CallStanding> standings, int64_t now_ns) {
-  std::map<uint64_t, int64_t> numbers;
-  for (const CallStanding& standing : standings) {
-    if (standing.communicator != 0 && !standing.waits_by_design && now_ns - standing.entered_ns >= LateWatch::kLateNs) {
-      int64_t& number = numbers.try_emplace(standing.communicator, standing.seq).first->second;
-      number = std::max(number, standing.seq);
-    }
-  }
-  return numbers;
-}
-
 /// Adds the first `most` by entry time of their newest call: an absent rank has the oldest.
 void add_first(std::vector<CallStanding> from, size_t most, std::vector<pid_t>& pids) {
   std::ranges::sort(from, {}, &CallStanding::entered_ns);
@@ -41,6 +18,77 @@ void add_first(std::vector<CallStanding> from, size_t most, std::vector<pid_t>& 
 }
 
 }  // namespace
+
+/// What processes have waited in for at least a time.
+class LateWatch::Waits {
+ public:
+  Waits(std::span<const CallStanding> standings, int64_t now_ns, int64_t limit_ns) {
+    for (const CallStanding& standing : standings) {
+      if (standing.waits_by_design || now_ns - standing.entered_ns < limit_ns) {
+        continue;
+      }
+      if (standing.inside) {
+        newest_entry_ns_ = std::max(newest_entry_ns_.value_or(standing.entered_ns), standing.entered_ns);
+      }
+      if (standing.communicator != 0) {
+        int64_t& number = numbers_.try_emplace(standing.communicator, standing.seq).first->second;
+        number = std::max(number, standing.seq);
+      }
+    }
+  }
+
+  /// Calls that only launch return at once: a rank is behind that has not launched what another launched long ago.
+  [[nodiscard]] bool behind(const CallStanding& standing) const {
+    const auto number = numbers_.find(standing.communicator);
+    return standing.launched && !standing.waits_by_design && number != numbers_.end() && standing.seq < number->second;
+  }
+  [[nodiscard]] bool awaits(const CallStanding& standing) const {
+    return behind(standing) || (!standing.inside && newest_entry_ns_ && standing.entered_ns < *newest_entry_ns_);
+  }
+
+ private:
+  std::optional<int64_t> newest_entry_ns_;  // of the processes that are inside a call
+  std::map<uint64_t, int64_t> numbers_;     // by communicator: of the newest call
+};
+
+bool LateWatch::is_often_late(pid_t pid) const {
+  const auto pauses = pauses_.find(pid);
+  return pauses != pauses_.end() && pauses->second.count >= kOften;
+}
+
+/// A rank that lags behind goes on launching: that is one lateness.
+void LateWatch::note_late(const CallStanding& standing, int64_t now_ns) {
+  Pauses& pauses = pauses_[standing.pid];
+  const int64_t since_ns = still_since(standing);
+  if (pauses.count == 0 || since_ns - pauses.since_ns >= kLateNs) {
+    pauses.count = std::min(pauses.count + 1, kOften);
+    pauses.since_ns = since_ns;
+  }
+  pauses.seen_ns = now_ns;
+}
+
+/// True if the only process that is awaited often is.
+bool LateWatch::note_pauses(std::span<const CallStanding> standings, const Waits& late, const Waits& soon,
+                            int64_t now_ns) {
+  std::erase_if(pauses_, [&](const auto& one) { return now_ns - one.second.seen_ns >= kRememberedNs; });
+  const std::optional<Waits> any = pauses_.empty() ? std::nullopt : std::make_optional<Waits>(standings, now_ns, 0);
+  size_t awaited_soon = 0;
+  bool often = false;
+  hurries_ = false;
+  for (const CallStanding& standing : standings) {
+    const int64_t for_ns = now_ns - still_since(standing);  // a rank that launches on may be behind in good health
+    const bool is_soon = for_ns >= kSoonNs && soon.awaits(standing);
+    const bool is_late = for_ns >= kLateNs && late.awaits(standing);
+    awaited_soon += is_soon ? 1 : 0;
+    often = often || (is_soon && is_often_late(standing.pid));
+    if (is_late) {
+      note_late(standing, now_ns);
+    } else if (is_soon || (for_ns >= kHurriedNs && any && any->awaits(standing) && is_often_late(standing.pid))) {
+      hurries_ = true;
+    }
+  }
+  return often && awaited_soon == 1;
+}
 
 bool LateWatch::take_token(int64_t now_ns, bool lasting) {
   tokens_ns_ = std::min(tokens_ns_ + (filled_ns_ == 0 ? 0 : now_ns - filled_ns_), kMostAtOnce * kEveryNs);
@@ -53,13 +101,11 @@ bool LateWatch::take_token(int64_t now_ns, bool lasting) {
 }
 
 std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, int64_t now_ns) {
-  const auto waiting_ns = waiting_since(standings, now_ns);
-  const auto waited_in = numbers_waited_in(standings, now_ns);
-  // Calls that only launch return at once: a rank is behind that has not launched what another launched long ago.
-  const auto is_behind = [&](const CallStanding& standing) {
-    const auto number = waited_in.find(standing.communicator);
-    return standing.launched && !standing.waits_by_design && number != waited_in.end() && standing.seq < number->second;
-  };
+  const Waits late(standings, now_ns, kLateNs);
+  const Waits soon(standings, now_ns, kSoonNs);
+  const bool often = note_pauses(standings, late, soon, now_ns);
+  const Waits& waits = often ? soon : late;
+  const int64_t limit_ns = often ? kSoonNs : kLateNs;
   bool due = false;
   int64_t longest_ns = 0;
   std::vector<CallStanding> outside;
@@ -68,12 +114,12 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   for (const CallStanding& standing : standings) {
     const int64_t since_ns = still_since(standing);
     const int64_t for_ns = now_ns - since_ns;
-    if (for_ns < kLateNs) {
+    if (for_ns < limit_ns) {
       continue;
     }
-    const bool behind = is_behind(standing);
-    const bool awaited = behind || (!standing.inside && waiting_ns && standing.entered_ns < *waiting_ns);
-    const int64_t first_ns = awaited ? kLateNs : std::max(kStillNs, kUnusual * standing.usual_gap_ns);
+    const bool behind = waits.behind(standing);
+    const bool awaited = waits.awaits(standing);
+    const int64_t first_ns = awaited ? limit_ns : std::max(kStillNs, kUnusual * standing.usual_gap_ns);
     const auto known = still_.find(standing.pid);
     const bool same = known != still_.end() && known->second.since_ns == since_ns;
     const Still& now = still[standing.pid] = same ? known->second : Still{since_ns, 0};
@@ -91,7 +137,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   }
   answered_ns_ = asked ? now_ns : answered_ns_;
   for (auto& [pid, one] : still_) {
-    one.next_sample_ns = kAgain * (now_ns - one.since_ns);
+    one.next_sample_ns = kAgain * std::max(kLateNs, now_ns - one.since_ns);
   }
   std::vector<pid_t> pids;
   add_first(outside, kMostOutside, pids);
@@ -110,12 +156,16 @@ std::vector<pid_t> LateWatches::choose(const StandingsOfUsers& users, int64_t no
     }
   }
   asked_ = asked_ && users.empty();
+  hurries_ = false;
   auto next = users.upper_bound(last_);
   for (size_t tried = 0; tried < users.size(); ++tried, ++next) {
     if (next == users.end()) {
       next = users.begin();
     }
-    if (std::vector<pid_t> pids = watches_[next->first].choose(next->second, now_ns); !pids.empty()) {
+    LateWatch& watch = watches_[next->first];
+    std::vector<pid_t> pids = watch.choose(next->second, now_ns);
+    hurries_ = hurries_ || watch.hurries();
+    if (!pids.empty()) {
       last_ = next->first;
       return pids;
     }

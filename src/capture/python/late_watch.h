@@ -21,6 +21,14 @@ class LateWatch {
  public:
   /// How long a process waits inside a collective for a rank outside of it: more than the usual scatter of ranks.
   static constexpr int64_t kLateNs = 150 * kNsPerMs;
+  /// One for which others waited that long kOften times within kRememberedNs, as with a data loader that pauses or a
+  /// collection of garbage, is read sooner, if it is the only one that is awaited: such pauses are hardly longer than
+  /// kLateNs, and would be over when they are read.
+  static constexpr int64_t kSoonNs = 60 * kNsPerMs;
+  static constexpr int kOften = 2;
+  static constexpr int64_t kRememberedNs = 60 * kNsPerSecond;
+  /// How soon choose() wants to be called again if hurries().
+  static constexpr int64_t kHurriedNs = 20 * kNsPerMs;
   /// Where no process waits here (they are on other nodes, or all are inside): this long without a call ...
   static constexpr int64_t kStillNs = 2 * kNsPerSecond;
   /// ... and this many times the usual time between calls.
@@ -45,9 +53,22 @@ class LateWatch {
   std::vector<pid_t> choose(std::span<const CallStanding> standings, int64_t now_ns);
   /// A finding was reported: read the processes without progress as soon as possible.
   void ask() { asked_ = true; }
+  /// After choose(): a process has been awaited for kSoonNs, or at all if it often is for long, and not yet for
+  /// kLateNs.
+  [[nodiscard]] bool hurries() const { return hurries_; }
 
  private:
+  class Waits;
   [[nodiscard]] bool take_token(int64_t now_ns, bool lasting);
+  [[nodiscard]] bool is_often_late(pid_t pid) const;
+  void note_late(const CallStanding& standing, int64_t now_ns);
+  bool note_pauses(std::span<const CallStanding> standings, const Waits& late, const Waits& soon, int64_t now_ns);
+  /// Those of one process for which others waited for kLateNs.
+  struct Pauses {
+    int count = 0;
+    int64_t since_ns = 0;  // of the last one
+    int64_t seen_ns = 0;
+  };
   /// A time without calls, and its length at the next sample.
   struct Still {
     int64_t since_ns = 0;
@@ -55,10 +76,12 @@ class LateWatch {
   };
 
   std::map<pid_t, Still> still_;
+  std::map<pid_t, Pauses> pauses_;
   int64_t tokens_ns_ = kMostAtOnce * kEveryNs;
   int64_t filled_ns_ = 0;
   int64_t answered_ns_ = 0;
   bool asked_ = false;
+  bool hurries_ = false;
 };
 
 /// A LateWatch for each user, whose samples cost the others none of theirs: users take turns.
@@ -69,6 +92,8 @@ class LateWatches {
   /// The processes of one user to read now, of the next whose sample is due; usually none.
   std::vector<pid_t> choose(const StandingsOfUsers& users, int64_t now_ns);
   void ask() { asked_ = true; }
+  /// After choose(): LateWatch::hurries() of any user who was looked at.
+  [[nodiscard]] bool hurries() const { return hurries_; }
 
  private:
   static constexpr size_t kMostUsers = 1024;
@@ -76,6 +101,7 @@ class LateWatches {
   std::map<uint32_t, LateWatch> watches_;
   uint32_t last_ = 0;  // the user who was sampled
   bool asked_ = false;
+  bool hurries_ = false;
 };
 
 }  // namespace stalltrace::capture

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace stalltrace::capture {
 namespace {
 
@@ -88,6 +91,95 @@ TEST_F(LateWatchTest, AJobThatGetsOnIsLeftAlone) {
   const std::vector<CallStanding> late{standing(10, true, kStart + now_ns - kStepNs, kStart + now_ns - 2 * kStepNs),
                                        call(11, now_ns - kStepNs, kLastNs)};
   EXPECT_THAT(watch_.choose(late, kStart + now_ns), ElementsAre(11, 10));
+}
+
+/// All ranks step in 5 ms. Rank 11 pauses at the beginning of each second, rank 12 with it if `two`.
+std::vector<CallStanding> pausing(int64_t now_ns, int64_t pause_ns, bool two = false) {
+  constexpr int64_t kCallNs = 5 * kNsPerMs;
+  const int64_t begun_ns = now_ns / kNsPerSecond * kNsPerSecond;
+  const int64_t newest_ns = now_ns / kCallNs * kCallNs;
+  const auto between_calls = [&](int32_t pid) { return standing(pid, false, newest_ns, newest_ns); };
+  if (now_ns - begun_ns >= pause_ns) {
+    return {between_calls(10), between_calls(11), between_calls(12)};
+  }
+  const CallStanding waits = standing(10, true, begun_ns + kNsPerMs, begun_ns);
+  const CallStanding away = standing(11, false, begun_ns - kCallNs, begun_ns);
+  CallStanding other = two ? away : waits;
+  other.pid = 12;
+  other.entered_ns += two ? kNsPerMs : 0;  // it is named after rank 11
+  return {waits, away, other};
+}
+
+/// The times of the samples since the begin of their pauses. The watch is asked as often as it wants.
+std::vector<int64_t> into_pauses(LateWatch& watch, int64_t pause_ns, int64_t phase_ns, int64_t for_ns,
+                                 bool two = false) {
+  std::vector<int64_t> at;
+  for (int64_t now_ns = kStart + phase_ns; now_ns < kStart + for_ns;
+       now_ns += watch.hurries() ? LateWatch::kHurriedNs : kStep) {
+    const std::vector<pid_t> pids = watch.choose(pausing(now_ns, pause_ns, two), now_ns);
+    if (!pids.empty()) {
+      EXPECT_EQ(pids[0], 11);
+      at.push_back(now_ns % kNsPerSecond);
+    }
+  }
+  return at;
+}
+
+/// A reading takes some 10 ms, and pauses of 200 ms are over 50 ms after kLateNs.
+TEST(LateWatchOften, AShortPauseThatComesAgainIsReadEarlyInIt) {
+  for (int64_t phase_ns = 0; phase_ns < kStep; phase_ns += 7 * kNsPerMs) {
+    LateWatch watch;
+    const std::vector<int64_t> at = into_pauses(watch, 200 * kNsPerMs, phase_ns, 20 * kNsPerSecond);
+    ASSERT_GE(at.size(), 4U) << phase_ns;
+    EXPECT_LE(at.size(), static_cast<size_t>(LateWatch::kMostAtOnce));
+    for (size_t i = 0; i < at.size(); ++i) {
+      EXPECT_GE(at[i], i < 2 ? LateWatch::kLateNs : LateWatch::kSoonNs) << phase_ns;
+    }
+    for (size_t i = 0; i < 4; ++i) {  // later ones may wait for the budget
+      EXPECT_LE(at[i], i < 2 ? LateWatch::kLateNs + 2 * LateWatch::kHurriedNs : kStep + LateWatch::kHurriedNs)
+          << phase_ns;
+    }
+  }
+}
+
+TEST(LateWatchOften, RanksThatAreAwaitedTogetherScatter) {
+  LateWatch watch;
+  const std::vector<int64_t> at = into_pauses(watch, 200 * kNsPerMs, 0, 20 * kNsPerSecond, true);
+  ASSERT_GE(at.size(), 4U);
+  EXPECT_GE(*std::ranges::min_element(at), LateWatch::kLateNs);
+}
+
+TEST(LateWatchOften, PausesLongAgoAreForgotten) {
+  LateWatch watch;
+  ASSERT_EQ(into_pauses(watch, 200 * kNsPerMs, 0, 2 * kNsPerSecond).size(), 2U);
+  const int64_t later_ns = kStart + 2 * kNsPerSecond + LateWatch::kRememberedNs;
+  EXPECT_THAT(watch.choose(pausing(later_ns + 100 * kNsPerMs, 200 * kNsPerMs), later_ns + 100 * kNsPerMs), IsEmpty());
+  EXPECT_THAT(watch.choose(pausing(later_ns + 160 * kNsPerMs, 200 * kNsPerMs), later_ns + 160 * kNsPerMs), SizeIs(3));
+}
+
+/// Nothing is asked for more often while ranks wait for less than kSoonNs, whatever was before.
+TEST(LateWatchOften, AJobThatGetsOnIsLookedAtAsRarelyAsEver) {
+  LateWatch watch;
+  for (int64_t now_ns = kStart; now_ns < kStart + 20 * kNsPerSecond; now_ns += 3 * kNsPerMs) {
+    ASSERT_THAT(watch.choose(pausing(now_ns, LateWatch::kSoonNs), now_ns), IsEmpty());
+    ASSERT_FALSE(watch.hurries());
+  }
+  // With devices, programs run ahead of each other in good health.
+  LateWatch of_devices;
+  const auto launched = [](int32_t pid, int64_t seq, int64_t entered_ns) {
+    CallStanding one = standing(pid, false, entered_ns);
+    one.launched = true;
+    one.communicator = 7;
+    one.seq = seq;
+    return one;
+  };
+  ASSERT_EQ(into_pauses(of_devices, 200 * kNsPerMs, 0, 2 * kNsPerSecond).size(), 2U);
+  for (int64_t step = 0; step < 1000; ++step) {
+    const int64_t now_ns = kStart + 2 * kNsPerSecond + step * 10 * kNsPerMs;
+    const std::vector<CallStanding> job{launched(10, step + 30, now_ns), launched(11, step, now_ns - 5 * kNsPerMs)};
+    ASSERT_THAT(of_devices.choose(job, now_ns), IsEmpty());
+    ASSERT_FALSE(of_devices.hurries());
+  }
 }
 
 /// All ranks compute longer than usual between two calls: no rank waits.
@@ -180,6 +272,19 @@ TEST(LateWatchesTest, AUserHasSamplesOfTheirOwn) {
   EXPECT_GT(samples_of_one, 10U);
   EXPECT_LT(samples_of_one, 20U);
   EXPECT_THAT(samples_of_two, testing::Contains(testing::Le(3 * kStep)));
+}
+
+TEST(LateWatchesTest, TheyHurryForAUserWhoIsThere) {
+  LateWatches watches;
+  const std::vector<CallStanding> late{standing(10, true, kStart), standing(11, false, kStart - kStep, kStart - kStep)};
+  LateWatches::StandingsOfUsers users;
+  users[1] = {};
+  users[2] = late;
+  watches.choose(users, kStart + LateWatch::kSoonNs);
+  EXPECT_TRUE(watches.hurries());
+  users.erase(2);
+  watches.choose(users, kStart + kStep);
+  EXPECT_FALSE(watches.hurries());
 }
 
 TEST(LateWatchesTest, UsersTakeTurns) {

@@ -46,7 +46,7 @@ void PythonStacks::update(const std::function<std::vector<CallStanding>()>& stan
   for (const pid_t other : reader_.take_others()) {
     others_[other] = INT64_MAX;
   }
-  if (now_ns - sampled_ns_ < kSampleNs || reader_.busy()) {
+  if (now_ns - sampled_ns_ < (watches_.hurries() ? LateWatch::kHurriedNs : kSampleNs) || reader_.busy()) {
     return;
   }
   sampled_ns_ = now_ns;

@@ -30,6 +30,8 @@ class PythonStacks {
   void update(const std::function<std::vector<CallStanding>()>& standings, int64_t now_ns);
   /// A finding was reported: read the processes without progress.
   void ask() { watches_.ask(); }
+  /// Call update() again within LateWatch::kHurriedNs: a rank may be about to be late.
+  [[nodiscard]] bool hurries() const { return watches_.hurries() && !reader_.busy(); }
   /// For poll: readable when there is something to deliver; -1 while no reading is under way.
   [[nodiscard]] int descriptor() const { return reader_.descriptor(); }
 

@@ -16,4 +16,8 @@ namespace stalltrace::cli {
 Result<bool> analyse(const std::function<bool()>& work, std::chrono::milliseconds limit,
                      const std::function<std::chrono::milliseconds()>& look);
 
+/// The same, with a short text from the child: what its work wrote to its own `answer`. Empty where the work failed.
+Result<bool> analyse(const std::function<bool(std::string& answer)>& work, std::chrono::milliseconds limit,
+                     const std::function<std::chrono::milliseconds()>& look, std::string& answer);
+
 }  // namespace stalltrace::cli

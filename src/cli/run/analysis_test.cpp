@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <new>
+#include <string>
 
 #include "tests/support/golden_text.h"
 
@@ -23,6 +24,21 @@ Result<bool> of(const std::function<bool()>& work, milliseconds limit = kLong) {
 TEST(Analysis, ItsResultIsTheWorks) {
   EXPECT_TRUE(of([] { return true; }).value_or(false));
   EXPECT_FALSE(of([] { return false; }).value_or(true));
+}
+
+TEST(Analysis, ItsAnswerComesWithSuccessOnly) {
+  const auto look = [] { return kLong; };
+  std::string answer = "an old one";
+  const auto give = [](bool good) {
+    return [good](std::string& own) {
+      own = "what it found";
+      return good;
+    };
+  };
+  EXPECT_TRUE(analyse(give(true), kLong, look, answer).value_or(false));
+  EXPECT_EQ(answer, "what it found");
+  EXPECT_FALSE(analyse(give(false), kLong, look, answer).value_or(true));
+  EXPECT_EQ(answer, "");
 }
 
 TEST(Analysis, ItsDeathIsAnErrorAndNoMore) {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +18,7 @@
 #include "cli/recorded_profiler_files.h"
 #include "cli/reporting.h"
 #include "cli/run/analysis.h"
+#include "cli/run/verdict.h"
 #include "report/report_json.h"
 #include "report/report_text.h"
 
@@ -27,6 +30,8 @@ using std::chrono::milliseconds;
 constexpr const char* kPluginVariable = "NCCL_PROFILER_PLUGIN";
 /// A job that ends while its hang is explained: the explanation of its whole run follows.
 constexpr milliseconds kRestOfAHang{30'000};
+/// Explanations of one hang that fail: more would print the same.
+constexpr int kMostFailures = 2;
 constexpr const char* kFolderVariable = "STALLTRACE_DIR";
 
 std::string text_of(const char* variable) { return variable == nullptr ? "" : variable; }
@@ -35,6 +40,34 @@ std::string text_of(const char* variable) { return variable == nullptr ? "" : va
 std::string text_of_variable(const char* name) { return text_of(std::getenv(name)); }
 
 std::string chosen_folder() { return text_of(trusted_variable(kFolderVariable)); }
+
+/// A console whose text is kept.
+class HeldNotes {
+ public:
+  HeldNotes() : stream_(::open_memstream(&text_, &size_)) {
+    if (stream_ == nullptr) {
+      throw std::bad_alloc();
+    }
+  }
+  ~HeldNotes() {
+    std::fclose(stream_);
+    std::free(text_);
+  }
+  HeldNotes(const HeldNotes&) = delete;
+  HeldNotes& operator=(const HeldNotes&) = delete;
+
+  Console& console() { return console_; }
+  std::string_view text() {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  size_t size_ = 0;
+  std::FILE* stream_;
+  Console console_{stream_, stream_};
+};
 
 }  // namespace
 
@@ -105,30 +138,57 @@ void RunEvidence::add_log() {
 }
 
 void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_ns,
-                               const std::optional<std::string>& recording) {
+                               const std::optional<std::string>& recording, bool again) {
+  if (!again) {
+    printed_verdict_.reset();
+    failed_explanations_ = 0;
+  }
   const std::vector<std::string> files = recording ? std::vector<std::string>() : profiler_files_.paths();
-  analyse([&] {
+  if (failed_explanations_ >= kMostFailures || (!recording && files.empty())) {
+    return;
+  }
+  const auto work = [&](std::string& verdict) {
+    HeldNotes of_import;  // printed with what they are about
     if (!recording) {
       std::error_code ignored;
       std::filesystem::remove(folder_.hang_recording(), ignored);
-      if (!import_files(files, folder_.hang_recording())) {
+      if (!import_files(files, folder_.hang_recording(), of_import.console())) {
+        console_.page(of_import.text());
         return false;
       }
     }
-    note(fmt::format("no collective has completed for {} while {} are open; what is known so far:",
-                     format_duration(still_ns), progress.open));
-    return explain(recording.value_or(folder_.hang_recording()), std::nullopt);
-  });
+    const std::optional<Report> report = report_of(recording.value_or(folder_.hang_recording()));
+    if (!report) {
+      return false;
+    }
+    verdict = verdict_of(*report);
+    if (printed_verdict_ != verdict) {
+      console_.page(of_import.text());
+      note(fmt::format("no collective has completed for {} while {} are open; {}:", format_duration(still_ns),
+                       progress.open,
+                       !printed_verdict_          ? "what is known so far"
+                       : report->findings.empty() ? "what was found before is withdrawn"
+                                                  : "what is known now"));
+      print(*report);
+    }
+    return true;
+  };
+  if (std::string verdict; analyse(work, verdict)) {
+    printed_verdict_ = std::move(verdict);
+  } else {
+    ++failed_explanations_;
+  }
 }
 
-bool RunEvidence::analyse(const std::function<bool()>& work) {
-  const Result<bool> done = cli::analyse(work, patience_.analysis, [this] {
+bool RunEvidence::analyse(const std::function<bool(std::string& answer)>& work, std::string& answer) {
+  const auto look = [this] {
     job_.look();
     if (job_.asked_to_end() && !concluding_) {
       save_soon();
     }
     return job_.code() && !concluding_ ? kRestOfAHang : patience_.analysis;
-  });
+  };
+  const Result<bool> done = cli::analyse(work, patience_.analysis, look, answer);
   if (!done) {
     console_.error({.what = done.error().what,
                     .remedy = fmt::format("the evidence stays in {}: import and explain read it elsewhere, or later",
@@ -148,12 +208,16 @@ void RunEvidence::collect() {
 void RunEvidence::conclude(const Traced& traced, int job_code) {
   concluding_ = true;
   if (files_expected_ && files_.empty()) {
-    note_missing_files();
+    if (!traced.only_other_libraries) {
+      note_missing_files();
+    }
   } else if (!files_.empty()) {
     note(fmt::format("the profiler files of this run are in {}",
                      std::filesystem::path(files_.front()).parent_path().string()));
   }
-  if ((traced.recorded || !files_.empty()) && analyse([&] { return import_and_explain(traced, job_code); })) {
+  std::string no_answer;
+  const auto work = [&](std::string&) { return import_and_explain(traced, job_code); };
+  if ((traced.recorded || !files_.empty()) && analyse(work, no_answer)) {
     note(fmt::format("the evidence is in {}", folder_.path));
   }
   plugin_.reset();
@@ -169,11 +233,11 @@ void RunEvidence::discard() {
 
 bool RunEvidence::import_and_explain(const Traced& traced, int job_code) {
   if (!traced.recorded) {
-    return import_files(files_, folder_.recording()) && explain(folder_.recording(), job_code);
+    return import_files(files_, folder_.recording(), console_) && explain(folder_.recording(), job_code);
   }
   // The tracer reads no profiler files on network or user file systems.
   const bool complete = traced.whole && traced.has_profiler_rows;
-  if (!files_.empty() && !complete && import_files(files_, folder_.profiler_recording())) {
+  if (!files_.empty() && !complete && import_files(files_, folder_.profiler_recording(), console_)) {
     note(traced.has_profiler_rows
              ? fmt::format("the trace ends early, and so does this report: stalltrace explain {} covers the whole run",
                            folder_.profiler_recording())
@@ -183,32 +247,38 @@ bool RunEvidence::import_and_explain(const Traced& traced, int job_code) {
   return explain(folder_.recording(), job_code);
 }
 
-bool RunEvidence::import_files(const std::vector<std::string>& files, const std::string& out) {
+bool RunEvidence::import_files(const std::vector<std::string>& files, const std::string& out, Console& console) const {
   if (files.empty()) {
     return false;
   }
-  const Status imported = record_profiler_files(files, out, privacy_, console_);
+  const Status imported = record_profiler_files(files, out, privacy_, console);
   if (!imported) {
-    console_.error(imported.error());
+    console.error(imported.error());
   }
   return imported.has_value();
 }
 
-bool RunEvidence::explain(const std::string& recording, std::optional<int> job_code) {
+std::optional<Report> RunEvidence::report_of(const std::string& recording) const {
   const std::string recordings[] = {recording};
-  const Result<Report> report = explain_recordings(recordings);
+  Result<Report> report = explain_recordings(recordings);
   if (!report) {
     console_.error(report.error());
+    return std::nullopt;
+  }
+  return std::move(*report);
+}
+
+bool RunEvidence::explain(const std::string& recording, int job_code) {
+  const std::optional<Report> report = report_of(recording);
+  if (!report) {
     return false;
   }
   print(*report);
-  if (job_code) {
-    note_failure(*report, *job_code);
-    if (const Status written =
-            write_file(folder_.findings(), report::report_to_json(*report), file_mode(privacy_.readers()));
-        !written) {
-      console_.error(written.error());
-    }
+  note_failure(*report, job_code);
+  if (const Status written =
+          write_file(folder_.findings(), report::report_to_json(*report), file_mode(privacy_.readers()));
+      !written) {
+    console_.error(written.error());
   }
   return true;
 }

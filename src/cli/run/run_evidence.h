@@ -47,8 +47,10 @@ class RunEvidence {
   /// Called on a signal to end, which SIGKILL may follow.
   void save_soon() { profiler_files_.save_soon(); }
   /// Called when no collective has completed for `still_ns`. Explains the recording or, if there is none, the current
-  /// profiler files.
-  void explain_hang(const launch::Progress& progress, int64_t still_ns, const std::optional<std::string>& recording);
+  /// profiler files. `again`: the same hang was explained before; prints only what says something else than the last
+  /// time, or that a finding is withdrawn.
+  void explain_hang(const launch::Progress& progress, int64_t still_ns, const std::optional<std::string>& recording,
+                    bool again);
   /// Called when the job continues after a report that it stood still.
   void note_progress(int64_t still_ns);
   /// Called when the job has ended: moves the profiler files to the run's folder.
@@ -56,8 +58,9 @@ class RunEvidence {
   /// What the tracer has left.
   struct Traced {
     bool recorded = false;
-    bool whole = false;              // until the job's end
-    bool has_profiler_rows = false;  // the recording has ends from profiler files
+    bool whole = false;                 // until the job's end
+    bool has_profiler_rows = false;     // the recording has ends from profiler files
+    bool only_other_libraries = false;  // it has calls, and none of NCCL: no profiler file is missing
   };
   /// Explains the run.
   void conclude(const Traced& traced, int job_code);
@@ -69,11 +72,11 @@ class RunEvidence {
   void add_thread_names();
   void add_log();
   /// In a child process; false where it failed, which was printed.
-  bool analyse(const std::function<bool()>& work);
+  bool analyse(const std::function<bool(std::string& answer)>& work, std::string& answer);
   bool import_and_explain(const Traced& traced, int job_code);
-  bool import_files(const std::vector<std::string>& files, const std::string& out);
-  /// `job_code`: exit code of the job; none while it runs.
-  bool explain(const std::string& recording, std::optional<int> job_code);
+  bool import_files(const std::vector<std::string>& files, const std::string& out, Console& console) const;
+  bool explain(const std::string& recording, int job_code);
+  std::optional<Report> report_of(const std::string& recording) const;
   void note_failure(const Report& report, int job_code) const;
   void note_missing_files() const;
   void print(const Report& report) const;
@@ -89,7 +92,9 @@ class RunEvidence {
   bool files_expected_ = false;
   std::string why_no_plugin_;
   std::vector<std::string> environment_;
-  std::vector<std::string> files_;  // set by collect()
+  std::vector<std::string> files_;              // set by collect()
+  std::optional<std::string> printed_verdict_;  // on the hang; none: nothing was printed
+  int failed_explanations_ = 0;                 // of the hang
   bool concluding_ = false;
 };
 

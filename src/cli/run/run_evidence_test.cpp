@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -94,12 +95,76 @@ TEST(RunEvidence, AskedToEndWhileAHangIsExplainedTheProfilerFilesAreSaved) {
       saved = appears(evidence.folder().profiler_folder() + "/" + kName);
       full.read_on();
     });
-    evidence.explain_hang({}, 1, std::nullopt);
+    evidence.explain_hang({}, 1, std::nullopt, false);
     reader.join();
     EXPECT_TRUE(saved);
     fs::remove(evidence.profiler_files().folder() + "/" + kName);
     evidence.discard();
     EXPECT_FALSE(fs::exists(evidence.profiler_files().folder()));
+  }
+  fs::remove_all(path);
+}
+
+/// Bytes that were printed.
+long printed(std::FILE* stream) {
+  std::fseek(stream, 0, SEEK_END);
+  return std::ftell(stream);
+}
+
+/// A job without NCCL gets no reasons why its NCCL may have written nothing.
+TEST(RunEvidence, ProfilerFilesAreMissedWhereNcclMayHaveWrittenSome) {
+  for (const bool others : {false, true}) {
+    const std::string path = "/dev/shm/run_evidence_test.none." + std::to_string(::getpid());
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::tmpfile(), std::fclose);
+    ASSERT_NE(stream, nullptr);
+    auto folder = launch::claim_run_folder(path);
+    ASSERT_TRUE(folder) << folder.error().what;
+    auto ends = launch::Channel::make();
+    ASSERT_TRUE(ends);
+    launch::WorkerSide side{.channel = std::move(ends->second), .stop = UniqueFd()};
+    launch::JobNews job(side);
+    Console console(stream.get(), stream.get());
+    const Privacy privacy;
+    RunEvidence evidence(std::move(*folder), {.node = "n", .launcher = ::getpid(), .patience = {}}, privacy, job,
+                         console);
+    const long before = printed(stream.get());
+    evidence.collect();
+    evidence.conclude({.only_other_libraries = others}, 0);
+    EXPECT_EQ(printed(stream.get()) == before, others);
+    fs::remove_all(path);
+  }
+}
+
+TEST(RunEvidence, AHangThatIsExplainedAgainIsPrintedOnce) {
+  const std::string path = "/dev/shm/run_evidence_test.again." + std::to_string(::getpid());
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> stream(std::tmpfile(), std::fclose);
+  ASSERT_NE(stream, nullptr);
+  {
+    auto folder = launch::claim_run_folder(path);
+    ASSERT_TRUE(folder) << folder.error().what;
+    auto ends = launch::Channel::make();
+    ASSERT_TRUE(ends);
+    launch::WorkerSide side{.channel = std::move(ends->second), .stop = UniqueFd()};
+    launch::JobNews job(side);
+    Console console(stream.get(), stream.get());
+    const Privacy privacy;
+    RunEvidence evidence(std::move(*folder), {.node = "n", .launcher = ::getpid(), .patience = {}}, privacy, job,
+                         console);
+    const long before = printed(stream.get());
+    evidence.explain_hang({}, 1, std::nullopt, false);
+    EXPECT_EQ(printed(stream.get()), before) << "there is nothing to explain yet";
+    blackbox::MadeProfilerFile file;
+    file.append(blackbox::MadeProfilerFile::collective(0, 1'000'000'200, 1'000'000'900));
+    file.write(evidence.profiler_files().folder() + "/" + kName);
+    evidence.explain_hang({}, 2, std::nullopt, true);
+    const long first = printed(stream.get());
+    EXPECT_GT(first, before);
+    evidence.explain_hang({}, 3, std::nullopt, true);
+    EXPECT_EQ(printed(stream.get()), first) << "it says the same";
+    evidence.explain_hang({}, 4, std::nullopt, false);
+    EXPECT_GT(printed(stream.get()), first) << "another hang";
+    fs::remove(evidence.profiler_files().folder() + "/" + kName);
+    evidence.discard();
   }
   fs::remove_all(path);
 }

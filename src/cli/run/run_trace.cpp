@@ -33,6 +33,7 @@ constexpr milliseconds kFlush{5000};  // a disk that takes longer has an explana
 struct News {
   launch::Progress progress;
   bool has_profiler_rows = false;
+  bool only_other_libraries = false;
 };
 static_assert(std::is_trivially_copyable_v<News>);
 
@@ -80,7 +81,9 @@ Result<Trace> create(const launch::RunFolder& folder, const RunTrace::Options& r
 }
 
 void send_news(launch::Channel& channel, const launch::ProgressSink& sink) {
-  const News news{.progress = sink.progress(), .has_profiler_rows = sink.has_profiler_rows()};
+  const News news{.progress = sink.progress(),
+                  .has_profiler_rows = sink.has_profiler_rows(),
+                  .only_other_libraries = sink.only_other_libraries()};
   channel.send(launch::MessageKind::kAlive, std::string_view(reinterpret_cast<const char*>(&news), sizeof news));
 }
 
@@ -182,6 +185,7 @@ bool RunTrace::take_news() {
       message->bytes.copy(reinterpret_cast<char*>(&news), sizeof news);
       progress_ = news.progress;
       has_profiler_rows_ = news.has_profiler_rows;
+      only_other_libraries_ = news.only_other_libraries;
     }
   }
   if (!ended) {

@@ -46,6 +46,8 @@ class RunTrace {
   [[nodiscard]] bool is_whole() const { return whole_; }
   /// The recording has ends of collectives from profiler files.
   [[nodiscard]] bool has_profiler_rows() const { return has_profiler_rows_; }
+  /// It has calls, and none of NCCL.
+  [[nodiscard]] bool only_other_libraries() const { return only_other_libraries_; }
 
  private:
   RunTrace(launch::Worker worker, const Options& options, Console& console)
@@ -68,6 +70,7 @@ class RunTrace {
   bool recorded_ = false;
   bool whole_ = false;
   bool has_profiler_rows_ = false;
+  bool only_other_libraries_ = false;
 };
 
 }  // namespace stalltrace::cli

@@ -67,7 +67,7 @@ class RunSubcommand final : public Subcommand {
                 "  end), and logs to DIR.\n"
                 "- Where this user may trace, the node is recorded as by `trace -- COMMAND`.\n"
                 "- When no collective completes for --hang-after while some are open, the explanation is printed at\n"
-                "  once, and the job goes on.\n"
+                "  once, and again when it becomes another; the job goes on.\n"
                 "- At the end the run is explained, and the job's exit code returned.\n"
                 "Signals and standard output are the job's. On several nodes start each node's launcher this way, and\n"
                 "explain the recordings together."};
@@ -153,7 +153,8 @@ class RunSubcommand final : public Subcommand {
       trace->finish(job);
       traced = {.recorded = trace->is_recorded(),
                 .whole = trace->is_whole(),
-                .has_profiler_rows = trace->has_profiler_rows()};
+                .has_profiler_rows = trace->has_profiler_rows(),
+                .only_other_libraries = trace->only_other_libraries()};
     }
     evidence.collect();
     job.stored();
@@ -186,12 +187,8 @@ class RunSubcommand final : public Subcommand {
       if (files) {
         progress = files->read();
       }
-      if (progress && stands_still(hang, *progress, evidence)) {
-        if (!files) {
-          trace->flush();
-        }
-        evidence.explain_hang(*progress, hang.still_ns(),
-                              files ? std::nullopt : std::optional(evidence.folder().recording()));
+      if (progress) {
+        look_for_a_hang(hang, *progress, files ? nullptr : trace, evidence);
       }
       wait_for_news(job, trace);
     }
@@ -205,13 +202,26 @@ class RunSubcommand final : public Subcommand {
     (void)::poll(waits.data(), waits.size(), kFileRoundNs / kNsPerMs);
   }
 
-  /// True if the job stands still and this must be explained. Prints a note when a job continues that had stood still.
-  static bool stands_still(launch::HangWatch& hang, const launch::Progress& progress, RunEvidence& evidence) {
+  /// Explains a job that stands still, and notes that it continues. `trace`: what records it, or null: the profiler
+  /// files do.
+  static void look_for_a_hang(launch::HangWatch& hang, const launch::Progress& progress, RunTrace* trace,
+                              RunEvidence& evidence) {
+    using enum launch::HangWatch::News;
     const launch::HangWatch::News news = hang.look(progress, utc_now_ns());
-    if (news == launch::HangWatch::News::kGoesOn) {
+    if (news == kGoesOn) {
       evidence.note_progress(hang.still_ns());
     }
-    return news == launch::HangWatch::News::kStandsStill;
+    if (news != kStandsStill && news != kStillStands) {
+      return;
+    }
+    const int64_t begun_ns = monotonic_now_ns();
+    if (trace != nullptr) {
+      trace->flush();
+    }
+    evidence.explain_hang(progress, hang.still_ns(),
+                          trace == nullptr ? std::nullopt : std::optional(evidence.folder().recording()),
+                          news == kStillStands);
+    hang.explained(monotonic_now_ns() - begun_ns);
   }
 
   std::string out_;

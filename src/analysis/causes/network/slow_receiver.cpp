@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analysis/causes/cause.h"
+#include "analysis/causes/library_advice.h"
 #include "analysis/causes/network/links.h"
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
@@ -139,10 +140,10 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
            "while the receiver itself could send",
            count_of(seen.unread_samples, "sample"), format_duration(seen.limited_ns)),
        {}});
-  finding.remedy =
-      "see what slows the receiving process down: its network threads' cores, copies to the device (PCIe width), what "
-      "its device computes (NCCL reads only what its kernel takes), and socket buffers that are too small for the path "
-      "(net.ipv4.tcp_rmem)";
+  finding.remedy = fmt::format(
+      "see what slows the receiving process down: its {}, and socket buffers that are too small for the path "
+      "(net.ipv4.tcp_rmem)",
+      advice_for(library_of(context.timeline, group.stalls.front()->group)).reading);
 }
 
 }  // namespace
