@@ -15,7 +15,6 @@
 #include <boost/beast/http/string_body.hpp>
 #include <exception>
 
-#include "base/clock.h"
 #include "base/net/loopback.h"
 #include "base/process/descriptor_limit.h"
 #include "base/text.h"
@@ -207,7 +206,7 @@ class Client {
       }
       for (bool busy = true; busy;) {
         last.emplace();
-        last->sent_ns = utc_now_ns();
+        last->sent_ns = options_.clock.now_ns();
         if (co_await channel.write(text_of(**question, nodes_[i], secured))) {
           co_return fail("it closed the connection", "ask again");
         }
@@ -336,7 +335,7 @@ class Client {
         ended = true;  // what came last is still looked at
       }
     }
-    reply.received_ns = utc_now_ns();
+    reply.received_ns = options_.clock.now_ns();
     reply.status = static_cast<int>(parser.get().result_int());
     busy = reply.status == 503 && parser.keep_alive();
     if (reply.status == kGoOn && question.upload) {

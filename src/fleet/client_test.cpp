@@ -10,6 +10,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "fleet/gather.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
@@ -352,6 +353,23 @@ TEST(FleetNodes, SayWhatTheyServe) {
   EXPECT_GT(first.clock.error_ns, 0);
   ASSERT_EQ(answer.failed.size(), 1U);
   EXPECT_EQ(answer.failed[0].error.kind, ErrorKind::kUnsupported);
+}
+
+/// Whatever sets the host's UTC while nodes are asked, their offsets are those from one clock.
+TEST(FleetNodes, AreComparedWithTheClockOfTheCommand) {
+  const ServingNode first;
+  const ServingNode second;
+  const std::vector<NodeAddress> nodes{first.address(), second.address()};
+  ClockPair begin = read_both_clocks();
+  begin.utc_ns += 3600 * kNsPerSecond;
+  ClientOptions options{.limit = std::chrono::seconds(5)};
+  options.clock = SteadyUtc(begin);
+  const NodesAnswer answer = ask_nodes(nodes, options);
+  ASSERT_EQ(answer.answered.size(), 2U);
+  for (const NodeAnswer& node : answer.answered) {
+    EXPECT_NEAR(static_cast<double>(node.clock.offset_ns), -3600.0 * kNsPerSecond,
+                static_cast<double>(node.clock.error_ns + kNsPerMs));
+  }
 }
 
 TEST(FleetNodes, DescriptionsOfOtherForms) {

@@ -349,6 +349,7 @@ Status FleetSource::choose_recordings() {
     unified_.add(i, recordings_[i].runs, rows);
   }
   ST_TRY(unified_.decide());
+  const int64_t now_ns = options_.client.clock.now_ns();
   for (size_t i = 0; i < recordings_.size(); ++i) {
     const Recording& recording = recordings_[i];
     if (lost_[recording.node]) {
@@ -362,7 +363,7 @@ Status FleetSource::choose_recordings() {
     for (const Node& run : recording.runs) {
       const auto unified_id = unified_.unified_id(i, run.node_id);
       if (unified_id && clock != clocks_.end()) {
-        if (const auto measured = measured_clock(run, clock->second)) {
+        if (const auto measured = measured_clock(run, clock->second, now_ns)) {
           measured_clocks_.push_back({*unified_id, measured->offset_ns, measured->error_ns});
         }
       }
