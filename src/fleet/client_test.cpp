@@ -428,6 +428,73 @@ TEST(ReceivedFile, AFewBytesForALargeFileAreTakenInTurns) {
   EXPECT_TRUE(more && file->finish());
 }
 
+/// Four nodes that announce a quarter of all room each, and send nothing, or only a part.
+TEST(FleetGather, WhatIsOnlyAnnouncedKeepsNoOtherNodeOut) {
+  const ServingNode good;
+  const auto recording_bytes = static_cast<int64_t>(store::bytes_of(good.file()).size());
+  std::atomic<int> announced = 0;
+  std::atomic<bool> over = false;
+  const auto announces = [&](const HttpRequest& request) {
+    if (request.path == "/v1/node") {
+      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
+    }
+    HttpAnswer answer{.content_type = "application/zstd"};
+    answer.headers.emplace_back("Stalltrace-Bytes", std::to_string(recording_bytes));
+    answer.next_piece = [&]() -> Result<std::string> {
+      ++announced;
+      while (!over) {
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+      return fail("never");
+    };
+    return answer;
+  };
+  std::vector<std::unique_ptr<RunningServer>> silent;
+  std::vector<NodeAddress> nodes;
+  for (int i = 0; i < 4; ++i) {
+    silent.push_back(std::make_unique<RunningServer>(announces));
+    nodes.push_back(node_at(silent.back()->port()));
+  }
+  const auto recordings = serve::recordings_in_files({good.file()});
+  const store::TemporaryFolder copies;
+  serve::Api api(*recordings, {.copies_folder = copies.path()});
+  const RunningServer later([&](const HttpRequest& request) {
+    while (request.path == "/v1/recording" && announced < 4 && !over) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    std::this_thread::sleep_for(milliseconds(50));  // the others' headers are there
+    return api.answer(request);
+  });
+  nodes.push_back(node_at(later.port()));
+  const store::TemporaryFolder folder;
+  const Gathered gathered = gather_recordings(
+      nodes,
+      {.client = {.limit = std::chrono::seconds(3)}, .folder = folder.path(), .most_bytes = recording_bytes * 4});
+  over = true;
+  ASSERT_EQ(gathered.files.size(), 1U);
+  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(good.file()));
+  EXPECT_EQ(gathered.failed.size(), 4U);
+}
+
+/// Of eight nodes there is room for four; those that don't fit give back what had arrived of them.
+TEST(FleetGather, NodesThatDoNotFitLeaveTheirRoomToOthers) {
+  std::vector<std::unique_ptr<ServingNode>> serving;
+  std::vector<NodeAddress> nodes;
+  int64_t largest_bytes = 0;
+  for (int i = 0; i < 8; ++i) {
+    serving.push_back(std::make_unique<ServingNode>());
+    nodes.push_back(serving.back()->address());
+    largest_bytes = std::max(largest_bytes, static_cast<int64_t>(store::bytes_of(serving.back()->file()).size()));
+  }
+  const store::TemporaryFolder folder;
+  const Gathered gathered = gather_recordings(
+      nodes, {.client = {.limit = std::chrono::seconds(10)}, .folder = folder.path(), .most_bytes = largest_bytes * 4});
+  EXPECT_GE(gathered.files.size(), 3U);
+  EXPECT_LE(gathered.files.size(), 4U);
+  EXPECT_EQ(gathered.failed.size(), 8 - gathered.files.size());
+  EXPECT_EQ(folder.names().size(), gathered.files.size());
+}
+
 TEST(FleetGather, ARecordingThatCantBeReadIsItsNodesFailure) {
   const ServingNode first;
   const store::TemporaryFolder folder;
