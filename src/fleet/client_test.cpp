@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleet/client.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
@@ -200,6 +203,47 @@ TEST(FleetClient, TheEndOfTheLeaderBoundsTheOthers) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::minutes(1));
   EXPECT_TRUE(ended[0]);
   EXPECT_FALSE(ended[1]);
+}
+
+/// An address that answers nothing, as one behind a firewall: no connection is taken off its full queue, so that the
+/// kernel drops further ones.
+class DroppingAddress {
+ public:
+  DroppingAddress(const std::string& number, uint16_t port) : listener_(make_socket()) {
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}};
+    EXPECT_EQ(::inet_pton(AF_INET, number.c_str(), &address.sin_addr), 1);
+    const auto* any = reinterpret_cast<const sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener_.get(), any, sizeof address), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    for (int i = 0; i < 8; ++i) {
+      waiting_.push_back(make_socket());
+      static_cast<void>(::connect(waiting_.back().get(), any, sizeof address));
+    }
+  }
+
+ private:
+  static UniqueFd make_socket() { return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+  UniqueFd listener_;
+  std::vector<UniqueFd> waiting_;
+};
+
+TEST(FleetClient, AnAddressThatDropsWhatIsSentLeavesTimeForTheNextOne) {
+  const ServingNode serving;
+  NodeAddress node = serving.address();
+  const DroppingAddress dropping("127.0.0.2", node.port);
+  node.addresses = {"127.0.0.2", "127.0.0.1"};
+  OneQuestion asked;
+  const std::vector<Conversation*> conversations{&asked};
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<Status> ended = converse({&node, 1}, conversations, {.limit = std::chrono::seconds(4)});
+  EXPECT_TRUE(ended[0]) << ended[0].error().what;
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1)) << "it was asked";
+  node.addresses = {"127.0.0.2", "127.0.0.2"};
+  OneQuestion of_none;
+  const std::vector<Conversation*> again{&of_none};
+  EXPECT_EQ(converse({&node, 1}, again, {.limit = kLimit})[0].error().kind, ErrorKind::kInterrupted);
+  EXPECT_EQ(of_none.progress.connect_error, ETIMEDOUT);
 }
 
 TEST(FleetClient, ShowsHowFarEachConversationGot) {
