@@ -90,7 +90,7 @@ Status Spool::write_out() {
     refused_with_ = kNoRoomStatus;
     return fail("the disk has no room for the rows of this answer", std::string(kMoreRoom));
   }
-  written_bytes_ += kept_.size();  // also where only a part is: so much was taken
+  written_bytes_ += kept_.size();  // also where only a part is: the room was taken
   if (!write_all(file_.get(), kept_)) {
     refused_with_ = kNoRoomStatus;
     return fail_errno("keep the rows", errno, std::string(kMoreRoom));
