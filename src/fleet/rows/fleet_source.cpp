@@ -518,16 +518,14 @@ std::optional<std::string> FleetSource::no_room_note() const {
     return std::nullopt;
   }
   const size_t named = std::min(without_room_.size(), kMostNamedWithoutRoom);
-  std::string note = fmt::format(
-      "{} of {} left out of this report, though well: for their rows there was no room here, where all nodes together "
-      "have {}"
-      " and one of several a quarter: {}",
-      without_room_.size(), count_of(std::ssize(nodes_), "node"), format_size(options_.most_bytes),
-      fmt::join(std::span(without_room_).first(named), ", "));
+  std::string note =
+      fmt::format("no room for the rows of {} of {}, which are not in this report: {}", without_room_.size(),
+                  count_of(std::ssize(nodes_), "node"), fmt::join(std::span(without_room_).first(named), ", "));
   if (named < without_room_.size()) {
     note += fmt::format(" and {} more", without_room_.size() - named);
   }
-  return note + "; ask fewer nodes at a time";
+  return fmt::format("{}; all nodes together have {} here, one of several a quarter of it: ask fewer at a time", note,
+                     format_size(options_.most_bytes));
 }
 
 std::vector<std::string> FleetSource::notes() const { return {notes_.begin(), notes_.end()}; }
