@@ -14,8 +14,9 @@
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <exception>
+#include <memory>
+#include <tuple>
 
-#include "base/clock.h"
 #include "base/net/loopback.h"
 #include "base/process/descriptor_limit.h"
 #include "base/text.h"
@@ -106,6 +107,7 @@ class Client {
 
   std::vector<Status> run() {
     static_cast<void>(allow_open_files(nodes_.size() + kReservedFiles, "connections", ""));
+    end_ = std::chrono::steady_clock::now() + options_.limit;
     for (size_t i = 0; i < nodes_.size(); ++i) {
       conversations_[i]->progress = {};
       asio::co_spawn(io_, converse(i), [this, i](std::exception_ptr failure, Status status) {
@@ -140,20 +142,50 @@ class Client {
     }
   }
 
+  /// To reach one of a node's addresses. In a shared pointer, as its timer may fire once more.
+  struct Attempt : std::enable_shared_from_this<Attempt> {
+    explicit Attempt(asio::io_context& io) : socket(io), timer(io) {}
+    void expires_after(std::chrono::steady_clock::duration limit) {
+      timer.expires_after(limit);
+      timer.async_wait([self = shared_from_this()](ErrorCode cancelled) {
+        if (!cancelled && !self->finished) {
+          self->late = true;
+          ErrorCode ignored;
+          self->socket.close(ignored);
+        }
+      });
+    }
+    /// Once the connection is there, or is not. False: it took too long.
+    bool finish() {
+      finished = true;
+      timer.cancel();
+      return !late;
+    }
+    Tcp::socket socket;
+    asio::steady_timer timer;
+    bool finished = false;
+    bool late = false;
+  };
+
+  /// An address that drops what is sent to it leaves the others their share of the time.
   awaitable<Status> converse(size_t i) {
     const NodeAddress& node = nodes_[i];
     Progress& progress = conversations_[i]->progress;
     if (node.addresses.empty()) {
       co_return fail(node.problem, node.remedy);
     }
-    Tcp::socket socket(io_);
+    std::shared_ptr<Attempt> attempt;
     ErrorCode error;
     std::string used;
-    for (const std::string& number : node.addresses) {
-      used = number;
-      socket = Tcp::socket(io_);
-      const Tcp::endpoint end(asio::ip::make_address(number, error), node.port);
-      std::tie(error) = co_await socket.async_connect(end, kAwait);
+    for (size_t at = 0; at < node.addresses.size(); ++at) {
+      used = node.addresses[at];
+      attempt = std::make_shared<Attempt>(io_);
+      const Tcp::endpoint end(asio::ip::make_address(used, error), node.port);
+      if (const auto left = static_cast<int64_t>(node.addresses.size() - at); left > 1) {
+        attempt->expires_after((end_ - std::chrono::steady_clock::now()) / left);
+      }
+      std::tie(error) = co_await attempt->socket.async_connect(end, kAwait);
+      error = attempt->finish() ? error : ErrorCode(asio::error::timed_out);
       progress.connect_error = error.value();
       if (!error) {
         break;
@@ -165,7 +197,7 @@ class Client {
     const bool tls =
         node.wants_tls || !options_.fingerprints.empty() || !options_.authorities.empty() || !is_loopback(used);
     progress.stage = Stage::kSecuring;
-    const auto channel = serve::make_channel(std::move(socket), tls ? &*tls_ : nullptr);
+    const auto channel = serve::make_channel(std::move(attempt->socket), tls ? &*tls_ : nullptr);
     if (error = co_await channel->connect_tls(node.host); error) {
       progress.untrusted = is_about_certificate(error);
       co_return fail("TLS: " + error.message(),
@@ -207,7 +239,7 @@ class Client {
       }
       for (bool busy = true; busy;) {
         last.emplace();
-        last->sent_ns = utc_now_ns();
+        last->sent_ns = options_.clock.now_ns();
         if (co_await channel.write(text_of(**question, nodes_[i], secured))) {
           co_return fail("it closed the connection", "ask again");
         }
@@ -336,7 +368,7 @@ class Client {
         ended = true;  // what came last is still looked at
       }
     }
-    reply.received_ns = utc_now_ns();
+    reply.received_ns = options_.clock.now_ns();
     reply.status = static_cast<int>(parser.get().result_int());
     busy = reply.status == 503 && parser.keep_alive();
     if (reply.status == kGoOn && question.upload) {
@@ -384,6 +416,7 @@ class Client {
   std::span<Conversation* const> conversations_;
   const ClientOptions& options_;
   std::vector<std::optional<Status>> results_;
+  std::chrono::steady_clock::time_point end_;
   size_t kept_ = 0;
   std::optional<asio::ssl::context> tls_;
   size_t ended_ = 0;

@@ -18,6 +18,7 @@
 
 #include "base/result.h"
 #include "fleet/node_list.h"
+#include "fleet/steady_utc.h"
 
 namespace stalltrace::fleet {
 
@@ -42,10 +43,10 @@ struct Question {
 struct Reply {
   std::string body;
   std::map<std::string, std::string> headers;  // the names in lower case
-  int64_t sent_ns = 0;                         // UTC here, when the question was sent, and when the answer was complete
-  int64_t received_ns = 0;
-  std::optional<Error> refused = {};  // why, of a question that may be refused
-  int status = 0;                     // HTTP's; 0: the answer is not complete
+  int64_t sent_ns = 0;                         // by ClientOptions::clock: when the question was sent
+  int64_t received_ns = 0;                     // and when the answer was complete
+  std::optional<Error> refused = {};           // why, of a question that may be refused
+  int status = 0;                              // HTTP's; 0: the answer is not complete
 };
 
 /// What a conversation waits for, or failed at.
@@ -77,6 +78,7 @@ struct ClientOptions {
   std::chrono::milliseconds limit{10'000};  // for all of a node's conversation; all begin at the same time
   size_t most_together = 512 << 20;         // bytes of all replies that are kept
   std::optional<size_t> leader = {};        // once this conversation has ended, the others have 2 s more
+  SteadyUtc clock = {};                     // one for all that a command asks
 };
 
 /// Holds conversation i with node i. Returns how each ended, at the latest after the limit.

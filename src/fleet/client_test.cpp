@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "fleet/client.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <array>
 #include <atomic>
@@ -10,6 +13,7 @@
 #include <chrono>
 #include <thread>
 
+#include "base/clock.h"
 #include "fleet/gather.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
@@ -201,6 +205,47 @@ TEST(FleetClient, TheEndOfTheLeaderBoundsTheOthers) {
   EXPECT_FALSE(ended[1]);
 }
 
+/// An address that answers nothing, as one behind a firewall: no connection is taken off its full queue, so that the
+/// kernel drops further ones.
+class DroppingAddress {
+ public:
+  DroppingAddress(const std::string& number, uint16_t port) : listener_(make_socket()) {
+    sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {}};
+    EXPECT_EQ(::inet_pton(AF_INET, number.c_str(), &address.sin_addr), 1);
+    const auto* any = reinterpret_cast<const sockaddr*>(&address);
+    EXPECT_EQ(::bind(listener_.get(), any, sizeof address), 0);
+    EXPECT_EQ(::listen(listener_.get(), 0), 0);
+    for (int i = 0; i < 8; ++i) {
+      waiting_.push_back(make_socket());
+      static_cast<void>(::connect(waiting_.back().get(), any, sizeof address));
+    }
+  }
+
+ private:
+  static UniqueFd make_socket() { return UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)); }
+
+  UniqueFd listener_;
+  std::vector<UniqueFd> waiting_;
+};
+
+TEST(FleetClient, AnAddressThatDropsWhatIsSentLeavesTimeForTheNextOne) {
+  const ServingNode serving;
+  NodeAddress node = serving.address();
+  const DroppingAddress dropping("127.0.0.2", node.port);
+  node.addresses = {"127.0.0.2", "127.0.0.1"};
+  OneQuestion asked;
+  const std::vector<Conversation*> conversations{&asked};
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<Status> ended = converse({&node, 1}, conversations, {.limit = std::chrono::seconds(4)});
+  EXPECT_TRUE(ended[0]) << ended[0].error().what;
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1)) << "it was asked";
+  node.addresses = {"127.0.0.2", "127.0.0.2"};
+  OneQuestion of_none;
+  const std::vector<Conversation*> again{&of_none};
+  EXPECT_EQ(converse({&node, 1}, again, {.limit = kLimit})[0].error().kind, ErrorKind::kInterrupted);
+  EXPECT_EQ(of_none.progress.connect_error, ETIMEDOUT);
+}
+
 TEST(FleetClient, ShowsHowFarEachConversationGot) {
   const ServingNode answers;
   const BadServer silent("", BadServer::Then::kHangs);
@@ -354,6 +399,23 @@ TEST(FleetNodes, SayWhatTheyServe) {
   EXPECT_EQ(answer.failed[0].error.kind, ErrorKind::kUnsupported);
 }
 
+/// Whatever sets the host's UTC while nodes are asked, their offsets are those from one clock.
+TEST(FleetNodes, AreComparedWithTheClockOfTheCommand) {
+  const ServingNode first;
+  const ServingNode second;
+  const std::vector<NodeAddress> nodes{first.address(), second.address()};
+  ClockPair begin = read_both_clocks();
+  begin.utc_ns += 3600 * kNsPerSecond;
+  ClientOptions options{.limit = std::chrono::seconds(5)};
+  options.clock = SteadyUtc(begin);
+  const NodesAnswer answer = ask_nodes(nodes, options);
+  ASSERT_EQ(answer.answered.size(), 2U);
+  for (const NodeAnswer& node : answer.answered) {
+    EXPECT_NEAR(static_cast<double>(node.clock.offset_ns), -3600.0 * kNsPerSecond,
+                static_cast<double>(node.clock.error_ns + kNsPerMs));
+  }
+}
+
 TEST(FleetNodes, DescriptionsOfOtherForms) {
   for (const std::string wrong :
        {"", "[]", "{}", "{\"api\":1}", "{\"api\":\"1\",\"recordings\":[]}", "{\"api\":1,\"recordings\":{}}"}) {
@@ -408,6 +470,73 @@ TEST(ReceivedFile, AFewBytesForALargeFileAreTakenInTurns) {
     more = file->add("");
   }
   EXPECT_TRUE(more && file->finish());
+}
+
+/// Four nodes that announce a quarter of all room each, and send nothing, or only a part.
+TEST(FleetGather, WhatIsOnlyAnnouncedKeepsNoOtherNodeOut) {
+  const ServingNode good;
+  const auto recording_bytes = static_cast<int64_t>(store::bytes_of(good.file()).size());
+  std::atomic<int> announced = 0;
+  std::atomic<bool> over = false;
+  const auto announces = [&](const HttpRequest& request) {
+    if (request.path == "/v1/node") {
+      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
+    }
+    HttpAnswer answer{.content_type = "application/zstd"};
+    answer.headers.emplace_back("Stalltrace-Bytes", std::to_string(recording_bytes));
+    answer.next_piece = [&]() -> Result<std::string> {
+      ++announced;
+      while (!over) {
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+      return fail("never");
+    };
+    return answer;
+  };
+  std::vector<std::unique_ptr<RunningServer>> silent;
+  std::vector<NodeAddress> nodes;
+  for (int i = 0; i < 4; ++i) {
+    silent.push_back(std::make_unique<RunningServer>(announces));
+    nodes.push_back(node_at(silent.back()->port()));
+  }
+  const auto recordings = serve::recordings_in_files({good.file()});
+  const store::TemporaryFolder copies;
+  serve::Api api(*recordings, {.copies_folder = copies.path()});
+  const RunningServer later([&](const HttpRequest& request) {
+    while (request.path == "/v1/recording" && announced < 4 && !over) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    std::this_thread::sleep_for(milliseconds(50));  // the others' headers are there
+    return api.answer(request);
+  });
+  nodes.push_back(node_at(later.port()));
+  const store::TemporaryFolder folder;
+  const Gathered gathered = gather_recordings(
+      nodes,
+      {.client = {.limit = std::chrono::seconds(3)}, .folder = folder.path(), .most_bytes = recording_bytes * 4});
+  over = true;
+  ASSERT_EQ(gathered.files.size(), 1U);
+  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(good.file()));
+  EXPECT_EQ(gathered.failed.size(), 4U);
+}
+
+/// Of eight nodes there is room for four; those that don't fit give back what had arrived of them.
+TEST(FleetGather, NodesThatDoNotFitLeaveTheirRoomToOthers) {
+  std::vector<std::unique_ptr<ServingNode>> serving;
+  std::vector<NodeAddress> nodes;
+  int64_t largest_bytes = 0;
+  for (int i = 0; i < 8; ++i) {
+    serving.push_back(std::make_unique<ServingNode>());
+    nodes.push_back(serving.back()->address());
+    largest_bytes = std::max(largest_bytes, static_cast<int64_t>(store::bytes_of(serving.back()->file()).size()));
+  }
+  const store::TemporaryFolder folder;
+  const Gathered gathered = gather_recordings(
+      nodes, {.client = {.limit = std::chrono::seconds(10)}, .folder = folder.path(), .most_bytes = largest_bytes * 4});
+  EXPECT_GE(gathered.files.size(), 3U);
+  EXPECT_LE(gathered.files.size(), 4U);
+  EXPECT_EQ(gathered.failed.size(), 8 - gathered.files.size());
+  EXPECT_EQ(folder.names().size(), gathered.files.size());
 }
 
 TEST(FleetGather, ARecordingThatCantBeReadIsItsNodesFailure) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "fleet/node_info.h"
@@ -41,8 +42,14 @@ class RecordingsConversation final : public Conversation {
         return fail("it serves no recording", "start 'stalltrace serve FILE' there");
       }
     } else {
-      ST_TRY(file_->finish());
-      ST_TRY(check(files.back()));
+      Status usable = file_->finish();
+      if (usable) {
+        usable = check(files.back());
+      }
+      if (!usable) {
+        remove_files();
+        return std::unexpected(std::move(usable.error()));
+      }
     }
     if (files.size() == names_.size()) {
       file_.reset();
@@ -58,17 +65,10 @@ class RecordingsConversation final : public Conversation {
                     ErrorKind::kCorrupt);
       }
       ST_TRY(file_->announce(*bytes));
-      if (*bytes > room_bytes_) {
-        return fail("the recordings of all nodes together are larger than what is taken", "ask fewer nodes at a time");
-      }
-      room_bytes_ -= *bytes;
       most_bytes_ -= *bytes;
-      return {};
+      return *bytes > room_bytes_ ? no_room() : Status();
     };
-    question.sink = [this](std::string_view bytes) {
-      moved_bytes += static_cast<int64_t>(bytes.size());
-      return file_->add(bytes);
-    };
+    question.sink = [this](std::string_view bytes) { return take(bytes); };
     return question;
   }
 
@@ -76,6 +76,36 @@ class RecordingsConversation final : public Conversation {
   int64_t moved_bytes = 0;
 
  private:
+  /// Room is taken by what arrives: what a node only announces keeps no other node out.
+  Result<bool> take(std::string_view bytes) {
+    moved_bytes += static_cast<int64_t>(bytes.size());
+    const int64_t before_bytes = file_->size_bytes();
+    Result<bool> more = file_->add(bytes);
+    const int64_t arrived_bytes = file_->size_bytes() - before_bytes;
+    taken_bytes_ += arrived_bytes;
+    room_bytes_ -= arrived_bytes;
+    if (more && room_bytes_ < 0) {
+      more = std::unexpected(no_room().error());
+    }
+    if (!more) {
+      remove_files();
+    }
+    return more;
+  }
+
+  static Status no_room() {
+    return fail("the recordings of all nodes together are larger than what is taken", "ask fewer nodes at a time");
+  }
+
+  /// Of a node that has failed: they are of no use, and others have their room.
+  void remove_files() {
+    file_.reset();
+    for (const std::string& file : files) {
+      ::unlink(file.c_str());
+    }
+    room_bytes_ += std::exchange(taken_bytes_, 0);
+  }
+
   /// Each alone and at once: one that can't be read must not spoil the analysis of the others.
   static Status check(const std::string& file) {
     Status checked = store::check_recording(file, "the recording that it sends");
@@ -88,6 +118,7 @@ class RecordingsConversation final : public Conversation {
   std::string path_;
   int64_t& room_bytes_;  // left for all nodes
   int64_t most_bytes_;   // left for this one
+  int64_t taken_bytes_ = 0;
   std::vector<std::string> names_;
   std::unique_ptr<serve::ReceivedFile> file_;
 };

@@ -27,6 +27,7 @@ struct Gathered {
 /// Asks all nodes at once, on the calling thread, and returns at the latest after `client.limit`. Never fails as a
 /// whole: a node is in `failed` if its answers end in an error or in none, if it serves no recording or one that can't
 /// be read, or if its recordings take more than what is left of `most_bytes` (of several nodes one may take a quarter).
+/// Room is taken by what has arrived, and is free again where a node turns out to have failed.
 /// The files belong to the caller, who removes them with the folder; those of a failed node are removed here.
 Gathered gather_recordings(std::span<const NodeAddress> nodes, const GatherOptions& options);
 

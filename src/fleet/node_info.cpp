@@ -79,16 +79,19 @@ constexpr int64_t kMostOffsetNs = int64_t{1} << 60;
 
 }  // namespace
 
-ClockOffset offset_of(const ClockExchange& reading) {
-  const int64_t round_trip_ns = std::max<int64_t>(reading.received_ns - reading.sent_ns, 0);
+std::optional<ClockOffset> offset_of(const ClockExchange& reading) {
+  const int64_t round_trip_ns = reading.received_ns - reading.sent_ns;
+  if (round_trip_ns < 0) {
+    return std::nullopt;
+  }
   const int64_t middle_ns = reading.sent_ns + round_trip_ns / 2;
-  return {.offset_ns = reading.now_ns - middle_ns,
-          .error_ns = round_trip_ns / 2 + 1,
-          .monotonic_offset_ns = reading.monotonic_ns - middle_ns,
-          .boot_id = {}};
+  return ClockOffset{.offset_ns = reading.now_ns - middle_ns,
+                     .error_ns = round_trip_ns / 2 + 1,
+                     .monotonic_offset_ns = reading.monotonic_ns - middle_ns,
+                     .boot_id = {}};
 }
 
-std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& clock) {
+std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& clock, int64_t now_ns) {
   if (clock.boot_id.empty() || clock.boot_id != run.boot_id) {
     return std::nullopt;
   }
@@ -97,7 +100,7 @@ std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& 
     return std::nullopt;
   }
   // By our clock: since then both have gone on.
-  const int64_t age_ns = std::max<int64_t>(utc_now_ns() - (run.started_ns - offset_ns), 0);
+  const int64_t age_ns = std::max<int64_t>(now_ns - (run.started_ns - offset_ns), 0);
   return MeasuredClock{
       .node_id = run.node_id, .offset_ns = offset_ns, .error_ns = clock.error_ns + age_ns / kPartThatDrifts + 1};
 }
@@ -127,7 +130,7 @@ Result<std::optional<Question>> InfoConversation::next(Reply* last) {
     ST_ASSIGN(info, parse_node_info(last->body));
   } else {
     ST_TRY(take_clock(*last));
-    clocks_took_ns_ += last->received_ns - last->sent_ns;
+    clocks_took_ns_ += std::max<int64_t>(last->received_ns - last->sent_ns, 0);
   }
   const bool enough = asked_ > kClockQuestions || clocks_took_ns_ > kLongestForClocksNs;
   return enough ? std::nullopt : std::optional(Question{.target = "/v1/clock"});
@@ -146,9 +149,9 @@ Status InfoConversation::take_clock(const Reply& reply) {
                               .received_ns = reply.received_ns,
                               .now_ns = *now_ns,
                               .monotonic_ns = monotonic_ns.value_or(0)};
-  ClockOffset offset = offset_of(reading);
-  if (!clock || offset.error_ns < clock->error_ns) {
-    offset.boot_id = monotonic_ns ? text_of(json.find("boot_id")) : "";
+  std::optional<ClockOffset> offset = offset_of(reading);
+  if (offset && (!clock || offset->error_ns < clock->error_ns)) {
+    offset->boot_id = monotonic_ns ? text_of(json.find("boot_id")) : "";
     clock = std::move(offset);
   }
   return {};

@@ -37,7 +37,7 @@ struct NodeInfo {
 /// The answer to GET /v1/node, which is untrusted. An error if it is of another version of the API, or of another form.
 Result<NodeInfo> parse_node_info(std::string_view text);
 
-/// A clock minus ours. The true value is within +- error, if neither was set in between.
+/// A clock minus ours. The true value is within +- error, if it was not set in between; ours (SteadyUtc) never is.
 struct ClockOffset {
   int64_t offset_ns = 0;
   int64_t error_ns = 0;
@@ -55,13 +55,15 @@ struct ClockExchange {
 };
 
 /// The node read its clocks after the question was sent and before the answer was complete: the offset is within half
-/// of the round trip, however the way there and back share it.
-ClockOffset offset_of(const ClockExchange& reading);
+/// of the round trip, however the way there and back share it. None: the answer is older than the question, so that
+/// our clock was set, and nothing bounds the offset.
+std::optional<ClockOffset> offset_of(const ClockExchange& reading);
 
 /// The times of a recording minus ours, all through it. None: the recording is of another boot, so that nothing is
 /// known of its clock; or it says that it is off by more than a clock can be. The offset is that of the moment of
 /// asking. The error covers the recording's age since its start, over which two clocks may drift apart by 100 ppm.
-std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& clock);
+/// `now_ns`: by the clock that `clock` was measured with.
+std::optional<MeasuredClock> measured_clock(const Node& run, const ClockOffset& clock, int64_t now_ns);
 
 struct NodeAnswer {
   std::string node;  // as it was asked

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "base/clock.h"
+#include "fleet/steady_utc.h"
 #include "serve/http/api.h"
 
 namespace stalltrace::fleet {
@@ -39,11 +40,12 @@ ClockOffset ask(const MadeClock& ours, const MadeClock& node, Draw& draw) {
   for (int i = 0; i < 8; ++i) {
     const int64_t there_ns = 20 * kNsPerUs + draw.below(draw.below(4) == 0 ? 5 * kNsPerMs : 100 * kNsPerUs);
     const int64_t back_ns = 20 * kNsPerUs + draw.below(draw.below(4) == 0 ? 5 * kNsPerMs : 100 * kNsPerUs);
-    const ClockOffset offset = offset_of({.sent_ns = ours.at(time_ns),
-                                          .received_ns = ours.at(time_ns + there_ns + back_ns),
-                                          .now_ns = node.at(time_ns + there_ns),
-                                          .monotonic_ns = node.at(time_ns + there_ns) - 17});
-    if (!best || offset.error_ns < best->error_ns) {
+    const std::optional<ClockOffset> offset = offset_of({.sent_ns = ours.at(time_ns),
+                                                         .received_ns = ours.at(time_ns + there_ns + back_ns),
+                                                         .now_ns = node.at(time_ns + there_ns),
+                                                         .monotonic_ns = node.at(time_ns + there_ns) - 17});
+    EXPECT_TRUE(offset.has_value());
+    if (offset && (!best || offset->error_ns < best->error_ns)) {
       best = offset;
     }
     time_ns += there_ns + back_ns;
@@ -65,14 +67,71 @@ TEST(ClockOffset, IsWithinItsError) {
   }
 }
 
-TEST(ClockOffset, NeverHasANegativeError) {
-  EXPECT_GT(offset_of({.sent_ns = 100, .received_ns = 50, .now_ns = 70}).error_ns, 0) << "our clock was set back";
+TEST(ClockOffset, OfAnAnswerBeforeItsQuestionIsNotKnown) {
+  EXPECT_FALSE(offset_of({.sent_ns = 100, .received_ns = 50, .now_ns = 70}).has_value()) << "our clock was set back";
+  EXPECT_FALSE(offset_of({.sent_ns = 100, .received_ns = 99, .now_ns = 100}).has_value());
+  EXPECT_TRUE(offset_of({.sent_ns = 100, .received_ns = 100, .now_ns = 100}).has_value());
+}
+
+Reply clock_reply(int64_t sent_ns, int64_t received_ns, int64_t now_ns) {
+  return {.body = fmt::format(R"({{"now_ns":{},"monotonic_ns":{},"boot_id":"b"}})", now_ns, now_ns - 17),
+          .headers = {},
+          .sent_ns = sent_ns,
+          .received_ns = received_ns};
+}
+
+/// It would be the quickest of all.
+TEST(ClockOffset, AnAnswerBeforeItsQuestionIsNoneOfThoseThatCount) {
+  InfoConversation asked;
+  ASSERT_TRUE(asked.next(nullptr));
+  Reply about{.body = fmt::format(R"({{"api":{},"recordings":[]}})", serve::kApiVersion)};
+  ASSERT_TRUE(asked.next(&about));
+  Reply set_back = clock_reply(1000, 400, 700);
+  ASSERT_TRUE(asked.next(&set_back));
+  EXPECT_FALSE(asked.clock.has_value());
+  Reply right = clock_reply(2000, 2200, 2150);
+  ASSERT_TRUE(asked.next(&right));
+  ASSERT_TRUE(asked.clock.has_value());
+  EXPECT_EQ(asked.clock->offset_ns, 50);
+  EXPECT_EQ(asked.clock->error_ns, 101);
+  ASSERT_TRUE(asked.next(&set_back));
+  EXPECT_EQ(asked.clock->error_ns, 101);
+}
+
+/// Clocks of this host. UTC may be set at any time; CLOCK_MONOTONIC is the time itself.
+struct OwnClocks {
+  int64_t time_ns = 0;
+  int64_t utc_ahead_ns = 0;
+  [[nodiscard]] ClockPair read() const { return {.monotonic_ns = time_ns, .utc_ns = time_ns + utc_ahead_ns}; }
+};
+
+/// During a question to the first of two nodes, and again before the second one is asked.
+TEST(SteadyUtc, IsMovedByNothingThatSetsUtc) {
+  constexpr int64_t kWayNs = 100 * kNsPerUs;
+  for (const int64_t step_ns : {-3600 * kNsPerSecond, -5 * kNsPerMs, 5 * kNsPerMs, 3600 * kNsPerSecond}) {
+    OwnClocks own{.time_ns = kNow, .utc_ahead_ns = 40 * kNsPerSecond};
+    const SteadyUtc clock(own.read(), [&own] { return own.time_ns; });
+    const SteadyUtc copy = clock;
+    for (const int64_t node_ahead_ns : {7 * kNsPerMs, 8 * kNsPerMs}) {
+      ClockExchange exchange{.sent_ns = clock.now_ns()};
+      own.time_ns += kWayNs;
+      own.utc_ahead_ns += step_ns;
+      exchange.now_ns = own.time_ns + 40 * kNsPerSecond + node_ahead_ns;
+      own.time_ns += kWayNs;
+      exchange.received_ns = copy.now_ns();
+      const auto offset = offset_of(exchange);
+      ASSERT_TRUE(offset.has_value()) << step_ns;
+      EXPECT_EQ(offset->offset_ns, node_ahead_ns) << step_ns;
+      EXPECT_EQ(offset->error_ns, kWayNs + 1) << step_ns;
+      own.utc_ahead_ns += step_ns;
+    }
+  }
 }
 
 /// All through a recording of up to half an hour, of clocks that drift.
 TEST(MeasuredClock, IsWithinItsErrorAllThroughTheRecording) {
   Draw draw;
-  const int64_t now_ns = utc_now_ns();
+  const int64_t now_ns = 1'800'000'000 * kNsPerSecond;
   for (int i = 0; i < 500; ++i) {
     const MadeClock node{.ahead_ns = draw.around_zero(5 * kNsPerSecond), .ppm = draw.around_zero(100)};
     const int64_t age_ns = draw.below(1800 * kNsPerSecond);
@@ -82,7 +141,7 @@ TEST(MeasuredClock, IsWithinItsErrorAllThroughTheRecording) {
         .node_id = 4, .boot_id = "b", .started_ns = now_ns + node.at(-age_ns), .clock_offset_ns = clock_offset_ns};
     const ClockOffset asked{
         .offset_ns = 0, .error_ns = 100, .monotonic_offset_ns = node.at(0) - clock_offset_ns, .boot_id = "b"};
-    const auto measured = measured_clock(run, asked);
+    const auto measured = measured_clock(run, asked, now_ns);
     ASSERT_TRUE(measured.has_value());
     EXPECT_EQ(measured->node_id, 4U);
     for (const int64_t back_ns : {int64_t{0}, age_ns / 2, age_ns}) {
@@ -99,7 +158,7 @@ TEST(MeasuredClock, SaysNothingOfClocksThatNoHostHas) {
   for (const int64_t sign : {-1, 1}) {
     const Node run{.boot_id = "b", .started_ns = kLatest, .clock_offset_ns = sign * kLatest};
     const ClockOffset asked{.error_ns = 1, .monotonic_offset_ns = sign * kLatest / 2, .boot_id = "b"};
-    EXPECT_FALSE(measured_clock(run, asked).has_value());
+    EXPECT_FALSE(measured_clock(run, asked, kLatest).has_value());
   }
 }
 
@@ -119,8 +178,8 @@ TEST(NodeInfo, NumbersThatNoNodeCanHaveAreBounded) {
 }
 
 TEST(MeasuredClock, SaysNothingOfARecordingOfAnotherBoot) {
-  EXPECT_FALSE(measured_clock({.boot_id = "a"}, {.boot_id = "b"}).has_value());
-  EXPECT_FALSE(measured_clock({.boot_id = ""}, {.boot_id = ""}).has_value());
+  EXPECT_FALSE(measured_clock({.boot_id = "a"}, {.boot_id = "b"}, kNow).has_value());
+  EXPECT_FALSE(measured_clock({.boot_id = ""}, {.boot_id = ""}, kNow).has_value());
 }
 
 }  // namespace

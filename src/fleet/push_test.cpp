@@ -186,6 +186,20 @@ TEST(PushedFindings, AreLinesOfAFile) {
   EXPECT_FALSE(wrong.error().may_pass);
 }
 
+/// The next ones may be shorter, but none waits for these.
+TEST(PushedFindings, ForWhichTheirFileHasNoRoomAreNotTriedAgain) {
+  const Accepting server({.most_finding_bytes = 100});
+  const std::string line = R"({"node":"node7","started_ns":1800000000000000000,"cause":"late_rank"})"
+                           "\n";
+  ASSERT_TRUE(push_findings(line, loopback(server.port()), client()).has_value());
+  EXPECT_TRUE(push_findings(line, loopback(server.port()), client()).has_value()) << "it is there already";
+  const auto full = push_findings(R"({"node":"node7","started_ns":1800000000000000000,"cause":"packet_loss"})",
+                                  loopback(server.port()), client());
+  ASSERT_FALSE(full.has_value());
+  EXPECT_FALSE(full.error().may_pass);
+  EXPECT_THAT(full.error().error.what, HasSubstr("full"));
+}
+
 /// A trace would end with it after hours.
 TEST(PushUrl, WhatCanNotComeToAnythingIsKnownBefore) {
   const NodeAddress secure = must(parse_push_url("https://gpu7"));

@@ -15,6 +15,8 @@ import sqlite3
 import subprocess
 import tempfile
 import time
+import urllib.error
+import urllib.parse
 import urllib.request
 
 import recordings
@@ -32,6 +34,7 @@ TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number":
 CONNECTIONS, AT_ONCE = 10_000, 500
 MOST_CONNECTIONS = 256  # that the server keeps (docs/serve.md)
 STEPS = 250  # of a job beside the connections
+ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 HALF_A_REQUEST = b"GET /v1/node HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 15_000  # a header may have 16 KiB
 
 
@@ -103,6 +106,22 @@ def schema_of(path, method, kind):
     return OPENAPI["paths"][path][method]["responses"]["200"]["content"][kind]["schema"]
 
 
+def request_schema(path, method):
+    content, = OPENAPI["paths"][path][method]["requestBody"]["content"].values()
+    schema = content["schema"]
+    return OPENAPI["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]] if "$ref" in schema else schema
+
+
+def frames_of(answer):
+    """The frames of /v1/rows (src/serve/rows/row_frames.h): letter and content."""
+    frames = []
+    while answer:
+        size = int.from_bytes(answer[1:5], "little")
+        frames.append((answer[:1], answer[5:5 + size]))
+        answer = answer[5 + size:]
+    return frames
+
+
 class Serving(Case):
     def setUp(self):
         super().setUp()
@@ -131,6 +150,104 @@ class Serving(Case):
         with urllib.request.urlopen(base + "/v1/findings", timeout=10) as answer:
             here = json.loads(self.done(run("explain", self.files[0], "--json")))
             self.assertEqual(json.load(answer)["findings"], here["findings"])
+
+    def ask(self, url, body=None, headers=None):
+        """The status, the headers and the body."""
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, body, headers or {}), timeout=10) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read()
+            self.assertEqual(problems(json.loads(text), {"$ref": "/Error"}), [])
+            return error.code, error.headers, text
+
+    def described(self, path, method, answer):
+        """The body of an answer with status 200, whose headers are what the description says."""
+        status, headers, body = answer
+        self.assertEqual(status, 200, body)
+        response = OPENAPI["paths"][path][method]["responses"]["200"]
+        self.assertEqual([headers["Content-Type"]], list(response["content"]))
+        for name, header in response.get("headers", {}).items():
+            self.assertEqual(problems(int(headers[name]), header["schema"], name), [])
+        if headers["Content-Type"] == "application/json":
+            self.assertEqual(problems(json.loads(body), schema_of(path, method, "application/json")), [])
+        return body
+
+    def test_answers_of_an_analysis_elsewhere_are_what_the_description_says(self):
+        base = f"http://{self.serve(self.files[0]).address}"
+        self.described("/v1/findings", "get", self.ask(base + "/v1/findings"))
+        answer = self.ask(base + "/v1/recording?recording=a.db")
+        self.assertEqual(self.described("/v1/recording", "get", answer)[:4], ZSTD_MAGIC)
+        self.assertEqual(int(answer[1]["Stalltrace-Bytes"]), self.files[0].stat().st_size)
+        rows = self.ask(base + "/v1/rows", b'{"reads": [{"table": "node"}, {"table": "collective"}]}')
+        frames = frames_of(self.described("/v1/rows", "post", rows))
+        kinds = b"".join(kind for kind, _ in frames)
+        self.assertRegex(kinds, rb"^HB+HB+E$")
+        self.assertEqual([int.from_bytes(content[:4], "little") for kind, content in frames if kind == b"H"], [0, 1])
+        self.assertEqual(set(json.loads(frames[-1][1])), {"rows_left_out", "notes"})
+        for page in re.findall(r"src/\S+\.h", OPENAPI["paths"]["/v1/rows"]["post"]["responses"]["200"]["description"]):
+            self.assertTrue((ROOT / page).exists(), page)
+
+    def test_requests_for_rows_are_what_the_description_says(self):
+        base = f"http://{self.serve(self.files[0]).address}"
+        schema = request_schema("/v1/rows", "post")
+        read = {"table": "tcp_sample", "from_ns": 0, "to_ns": 1_900_000_000_000_000_000, "narrow": True}
+        whole = {"reads": [read, {"table": "node"}], "windows": [[0, 10]], "clocks": [[1, -5]]}
+        self.assertEqual((set(whole), set(read)), (set(schema["properties"]), set(schema["properties"]["reads"]["items"]["properties"])))
+        self.assertEqual(problems(whole, schema), [])
+        self.assertEqual(self.ask(base + "/v1/rows", json.dumps(whole).encode())[0], 200)
+        of_wrong_types = [{**whole, "reads": [{**read, name: [7]}]} for name in read]
+        for wrong in ({**whole, "more": 1}, {**whole, "reads": [{**read, "more": 1}]}, {"windows": []}, {"reads": [{}]}, {"reads": "node"},
+                      {**whole, "windows": [["a", 1]]}, {**whole, "clocks": 7}, *of_wrong_types):
+            self.assertNotEqual(problems(wrong, schema), [], wrong)
+            self.assertEqual(self.ask(base + "/v1/rows", json.dumps(wrong).encode())[0], 400, wrong)
+        self.assertEqual(self.ask(base + "/v1/rows", json.dumps({"reads": [read, read]}).encode())[0], 400)
+
+    def test_parameters_of_a_query_are_what_the_description_says(self):
+        base = f"http://{self.serve(*self.files).address}"
+        given = {"recording": "b.db", "limit": 3, "timeout_ms": 60_000}
+        known = [OPENAPI["components"]["parameters"][one["$ref"].rsplit("/", 1)[1]] if "$ref" in one else one
+                 for one in OPENAPI["paths"]["/v1/query"]["post"]["parameters"]]
+        self.assertEqual({one["name"] for one in known}, set(given))
+        self.assertEqual(request_schema("/v1/query", "post")["type"], "string")
+
+        def query(**parameters):
+            return self.ask(f"{base}/v1/query?{urllib.parse.urlencode(parameters)}", b"SELECT rank FROM collective")
+
+        lines = [json.loads(line) for line in self.described("/v1/query", "post", query(**given)).splitlines()]
+        self.assertEqual((lines[0]["recording"], lines[-1]), ("b.db", {"end": True, "rows": 3, "truncated": True}))
+        self.assertEqual(query(**given, more=1)[0], 200)  # others are ignored
+        for one in known:
+            if one["schema"]["type"] == "integer":
+                for wrong in (one["schema"]["minimum"] - 1, "x"):
+                    self.assertEqual(query(**{**given, one["name"]: wrong})[0], 400, one)
+        self.assertEqual(query(recording="c.db")[0], 404)
+
+    def test_what_is_taken_in_is_what_the_description_says(self):
+        token = self.folder / "token"
+        token.write_text(TOKEN + "\n")
+        token.chmod(0o600)
+        _, headers, recording = self.ask(f"http://{self.serve(self.files[0]).address}/v1/recording")
+        accepted = self.folder / "accepted"
+        base = f"http://{self.serve('--accept', accepted, '--token-file', token, lines=2).address}"
+        allowed = {"Authorization": f"Bearer {TOKEN}"}
+        sizes = {one["name"]: headers[one["name"]] for one in OPENAPI["paths"]["/v1/recordings"]["post"]["parameters"]}
+        self.assertEqual(self.ask(base + "/v1/recordings", b"x", allowed)[0], 400)
+        for was_there in (False, True):
+            answer = self.ask(base + "/v1/recordings", recording, {**allowed, **sizes})
+            taken = json.loads(self.described("/v1/recordings", "post", answer))
+            self.assertEqual(taken["was_there"], was_there)
+            self.assertEqual((accepted / taken["name"]).read_bytes(), self.files[0].read_bytes())
+        finding = {"schema": 1, "node": "a", "started_ns": 1_800_000_000_000_000_000, "time_ns": 1, "number": 1, "news": "began",
+                   "explained_by": None, "finding": {}}
+        schema = request_schema("/v1/findings", "post")
+        self.assertEqual((set(finding), problems(finding, schema)), (set(schema["properties"]), []))
+        taken = json.loads(self.described("/v1/findings", "post", self.ask(base + "/v1/findings", json.dumps(finding).encode(), allowed)))
+        self.assertEqual(json.loads((accepted / taken["name"]).read_text()), finding)
+        for name in schema["required"]:
+            wrong = {key: value for key, value in finding.items() if key != name}
+            self.assertEqual(self.ask(base + "/v1/findings", json.dumps(wrong).encode(), allowed)[0], 400, name)
 
     def test_nodes_give_what_their_files_would(self):
         served = [self.serve(file) for file in self.files]

@@ -88,7 +88,7 @@ void read_node(Input input) {
   run.boot_id = conversation.clock->boot_id;
   run.started_ns = kStart;
   run.clock_offset_ns = kStart / 2;
-  if (const auto measured = fleet::measured_clock(run, *conversation.clock)) {
+  if (const auto measured = fleet::measured_clock(run, *conversation.clock, kStart + kNsPerSecond)) {
     require(!run.boot_id.empty() && measured->error_ns > 0);
   }
 }

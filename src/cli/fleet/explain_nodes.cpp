@@ -62,6 +62,9 @@ Result<InspectedReport> explain_nodes(Console& console, const NodeFlags& nodes, 
   console.note(fmt::format("{} of {} with {} were moved", format_size(moved.bytes),
                            count_of(moved.recordings, "recording"), format_size(moved.recording_bytes)));
   Report& report = result->report;
+  if (auto note = source->no_room_note()) {
+    report.notes.insert(report.notes.begin(), *std::move(note));  // of many notes a page has the first ones
+  }
   std::ranges::move(source->notes(), std::back_inserter(report.notes));
   if (right) {
     std::ranges::move(right->notes, std::back_inserter(report.notes));

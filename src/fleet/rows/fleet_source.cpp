@@ -2,11 +2,14 @@
 #include "fleet/rows/fleet_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -19,6 +22,9 @@ namespace stalltrace::fleet {
 namespace {
 
 constexpr int64_t kShareOfOne = 4;  // one of several nodes may take a quarter of the room
+/// Above the pieces of a server: that there is no room is seen here, and not by the client.
+constexpr int64_t kBeyondRoom = 1 << 20;
+constexpr size_t kMostNamedWithoutRoom = 20;
 /// Of one time that nodes are asked, where nearly nothing is left of the limit.
 constexpr std::chrono::nanoseconds kLeastLimit{std::chrono::milliseconds(50)};
 
@@ -112,14 +118,14 @@ class RowsConversation final : public Conversation {
       return std::nullopt;
     }
     const Wanted& wanted = wanted_[received.size()];
-    const int64_t most = std::max<int64_t>(std::min(room_.bytes, most_bytes_), 0);
+    const int64_t most = std::max<int64_t>(most_bytes_, 0);
     received.emplace_back(wanted.recording, ReceivedRows(wanted.request, {.bytes = most}));
     serve::RowsRequest known = wanted.request;
     may_be_older_ = remove_later_tables(known) && !is_older_;
     Question question{.method = "POST",
                       .target = "/v1/rows?recording=" + serve::percent_encoded(wanted.name),
                       .body = serve::to_json(is_older_ ? known : wanted.request),
-                      .most_bytes = static_cast<size_t>(most)};
+                      .most_bytes = static_cast<size_t>(most + kBeyondRoom)};
     question.may_be_refused = may_be_older_;
     question.sink = [this](std::string_view bytes) -> Result<bool> {
       moved_bytes += static_cast<int64_t>(bytes.size());
@@ -127,6 +133,7 @@ class RowsConversation final : public Conversation {
       room_.bytes -= static_cast<int64_t>(bytes.size());
       Status taken = room_.bytes < 0 ? no_room() : received.back().second.add(bytes);
       if (!taken) {  // its rows are of no use to the others
+        found_no_room = room_.bytes < 0 || most_bytes_ < 0;
         room_.bytes += moved_bytes;
         received.clear();
         return std::unexpected(std::move(taken.error()));
@@ -138,6 +145,7 @@ class RowsConversation final : public Conversation {
 
   std::vector<std::pair<size_t, ReceivedRows>> received;
   int64_t moved_bytes = 0;
+  bool found_no_room = false;  // it failed for that alone
 
  private:
   std::vector<Wanted> wanted_;
@@ -197,9 +205,12 @@ Result<std::unique_ptr<FleetSource>> FleetSource::open(std::vector<NodeAddress> 
 
 size_t FleetSource::answering() const { return static_cast<size_t>(std::ranges::count(lost_, false)); }
 
-void FleetSource::lose(size_t node, Error error) {
+void FleetSource::lose(size_t node, Error error, bool found_no_room) {
   if (!lost_[node]) {
     lost_[node] = true;
+    if (found_no_room) {
+      without_room_.push_back(nodes_[node].shown());
+    }
     failed_.push_back({nodes_[node].shown(), std::move(error)});
   }
 }
@@ -216,9 +227,10 @@ std::vector<Status> FleetSource::converse(std::span<const NodeAddress> nodes,
   return ended;
 }
 
-/// What one of several nodes may send.
-int64_t FleetSource::most_bytes_of_one() const {
-  return nodes_.size() == 1 ? options_.most_bytes : options_.most_bytes / kShareOfOne;
+/// What a node may still send.
+int64_t FleetSource::most_bytes_of(size_t node) const {
+  const int64_t of_one = nodes_.size() == 1 ? options_.most_bytes : options_.most_bytes / kShareOfOne;
+  return of_one - kept_bytes_[node];
 }
 
 /// Makes room for what is read next. The index of the first of its tables.
@@ -247,17 +259,19 @@ void FleetSource::begin_with(const Reads& reads) {
   std::vector<Conversation*> conversations;
   for (size_t node = 0; node < nodes_.size(); ++node) {
     asked.push_back(
-        std::make_unique<OpeningConversation>(serve::RowsRequest{.reads = reads}, room, most_bytes_of_one()));
+        std::make_unique<OpeningConversation>(serve::RowsRequest{.reads = reads}, room, most_bytes_of(node)));
     conversations.push_back(asked.back().get());
   }
   std::vector<Status> ended = converse(nodes_, conversations);
   std::vector<ReceivedRows*> received;  // by recording
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    moved_.bytes += asked[node]->rows ? asked[node]->rows->moved_bytes : 0;
+    const std::optional<RowsConversation>& sent = asked[node]->rows;
+    moved_.bytes += sent ? sent->moved_bytes : 0;
     if (!ended[node]) {
-      lose(node, std::move(ended[node].error()));
+      lose(node, std::move(ended[node].error()), sent && sent->found_no_room);
       continue;
     }
+    kept_bytes_[node] += sent->moved_bytes;
     const InfoConversation& about = asked[node]->about;
     if (about.clock) {
       clocks_[node] = *about.clock;
@@ -279,7 +293,7 @@ void FleetSource::begin_with(const Reads& reads) {
 
 /// Asks every node that has not failed.
 Status FleetSource::bring(const Reads& reads) {
-  Room room{options_.most_bytes - moved_.bytes};
+  Room room{options_.most_bytes - std::accumulate(kept_bytes_.begin(), kept_bytes_.end(), int64_t{0})};
   std::vector<NodeAddress> asked;
   std::vector<size_t> nodes;
   std::vector<std::unique_ptr<RowsConversation>> kept;
@@ -298,7 +312,7 @@ Status FleetSource::bring(const Reads& reads) {
     if (!wanted.empty()) {
       asked.push_back(nodes_[node]);
       nodes.push_back(node);
-      kept.push_back(std::make_unique<RowsConversation>(std::move(wanted), room, most_bytes_of_one()));
+      kept.push_back(std::make_unique<RowsConversation>(std::move(wanted), room, most_bytes_of(node)));
       conversations.push_back(kept.back().get());
     }
   }
@@ -308,9 +322,10 @@ Status FleetSource::bring(const Reads& reads) {
   for (size_t i = 0; i < asked.size(); ++i) {
     moved_.bytes += kept[i]->moved_bytes;
     if (!ended[i]) {
-      lose(nodes[i], std::move(ended[i].error()));
+      lose(nodes[i], std::move(ended[i].error()), kept[i]->found_no_room);
       continue;
     }
+    kept_bytes_[nodes[i]] += kept[i]->moved_bytes;
     for (auto& [recording, received] : kept[i]->received) {
       keep(received, reads, first, recording);
     }
@@ -349,6 +364,7 @@ Status FleetSource::choose_recordings() {
     unified_.add(i, recordings_[i].runs, rows);
   }
   ST_TRY(unified_.decide());
+  const int64_t now_ns = options_.client.clock.now_ns();
   for (size_t i = 0; i < recordings_.size(); ++i) {
     const Recording& recording = recordings_[i];
     if (lost_[recording.node]) {
@@ -362,7 +378,7 @@ Status FleetSource::choose_recordings() {
     for (const Node& run : recording.runs) {
       const auto unified_id = unified_.unified_id(i, run.node_id);
       if (unified_id && clock != clocks_.end()) {
-        if (const auto measured = measured_clock(run, clock->second)) {
+        if (const auto measured = measured_clock(run, clock->second, now_ns)) {
           measured_clocks_.push_back({*unified_id, measured->offset_ns, measured->error_ns});
         }
       }
@@ -495,6 +511,21 @@ int64_t FleetSource::rows_left_out() const {
     rows += lost_[recordings_[asked.first].node] ? 0 : left_out;
   }
   return rows;
+}
+
+std::optional<std::string> FleetSource::no_room_note() const {
+  if (without_room_.empty()) {
+    return std::nullopt;
+  }
+  const size_t named = std::min(without_room_.size(), kMostNamedWithoutRoom);
+  std::string note =
+      fmt::format("no room for the rows of {} of {}, which are not in this report: {}", without_room_.size(),
+                  count_of(std::ssize(nodes_), "node"), fmt::join(std::span(without_room_).first(named), ", "));
+  if (named < without_room_.size()) {
+    note += fmt::format(" and {} more", without_room_.size() - named);
+  }
+  return fmt::format("{}; all nodes together have {} here, one of several a quarter of it: ask fewer at a time", note,
+                     format_size(options_.most_bytes));
 }
 
 std::vector<std::string> FleetSource::notes() const { return {notes_.begin(), notes_.end()}; }

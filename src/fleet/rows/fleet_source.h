@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -29,7 +30,7 @@ namespace stalltrace::fleet {
 
 struct FleetSourceOptions {
   ClientOptions client;                   // its limit is for all that is asked of the nodes
-  int64_t most_bytes = int64_t{1} << 30;  // of all rows that are kept, compressed
+  int64_t most_bytes = int64_t{1} << 30;  // of all rows that are kept, compressed; one of several nodes has a quarter
 };
 
 /// Used by one thread. While it delivers rows it may ask the nodes, so that a call may take up to the client's limit.
@@ -51,6 +52,8 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
 
   [[nodiscard]] const std::vector<FailedNode>& failed() const { return failed_; }
   [[nodiscard]] size_t answering() const;
+  /// Names nodes that are among failed() though they answer well: their rows found no room here. None: there are none.
+  [[nodiscard]] std::optional<std::string> no_room_note() const;
   /// What the nodes reported of their clocks when they were asked.
   [[nodiscard]] const std::vector<MeasuredClock>& measured_clocks() const { return measured_clocks_; }
   /// Of the reading on the nodes, and of nodes that have the same recording.
@@ -80,16 +83,16 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
   using Reads = std::vector<serve::RowsRequest::Read>;
 
   FleetSource(std::vector<NodeAddress> nodes, FleetSourceOptions options)
-      : nodes_(std::move(nodes)), options_(std::move(options)), lost_(nodes_.size()) {}
+      : nodes_(std::move(nodes)), options_(std::move(options)), lost_(nodes_.size()), kept_bytes_(nodes_.size()) {}
 
   void begin_with(const Reads& reads);
   Status bring(const Reads& reads);
   std::vector<Status> converse(std::span<const NodeAddress> nodes, std::span<Conversation* const> conversations);
   size_t prepare_for(const Reads& reads);
   void keep(ReceivedRows& received, const Reads& reads, size_t first, size_t recording);
-  [[nodiscard]] int64_t most_bytes_of_one() const;
+  [[nodiscard]] int64_t most_bytes_of(size_t node) const;
   Status choose_recordings();
-  void lose(size_t node, Error error);
+  void lose(size_t node, Error error, bool found_no_room = false);
   [[nodiscard]] Brought* find(std::string_view table, TimeRange range, bool completely);
   Result<Brought*> have(std::string_view table, TimeRange range, bool completely);
   [[nodiscard]] std::vector<const store::TableBlocks*> tables_of(const Brought& brought) const;
@@ -100,7 +103,9 @@ class FleetSource final : public EventSource, public NodeStreams, public analysi
   FleetSourceOptions options_;
   std::chrono::nanoseconds asked_for_{};  // how long nodes were asked until now
   std::vector<bool> lost_;                // by node
+  std::vector<int64_t> kept_bytes_;       // by node, of rows
   std::vector<FailedNode> failed_;
+  std::vector<std::string> without_room_;  // of these, as they were asked
   std::vector<Recording> recordings_;
   std::vector<std::unique_ptr<Brought>> brought_;
   store::UnifiedNodes unified_;

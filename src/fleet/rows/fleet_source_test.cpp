@@ -16,6 +16,7 @@
 #include "analysis/explain.h"
 #include "lab/simulation/job.h"
 #include "serve/http/api.h"
+#include "serve/rows/row_frames.h"
 #include "serve/testing/job_file.h"
 #include "serve/testing/running_server.h"
 #include "store/testing/test_support.h"
@@ -100,6 +101,7 @@ class Fleet {
   bool hangs = false;                          // instead of that, it answers them never
   std::set<size_t> older;                      // nodes whose version has no table of competitors
   std::optional<size_t> refused_by;            // a node that refuses all requests for rows
+  std::map<size_t, size_t> padded;             // a node, and bytes without use in each of its answers with rows
   /// Of the requests for rows; to be read when no request is open.
   std::vector<std::string> bodies;
 
@@ -130,7 +132,26 @@ class Fleet {
       }
       return serve::answer_of_error(404, "gone", "");
     }
-    return apis_[node]->answer(request);
+    const auto padding = padded.find(node);
+    HttpAnswer answer = apis_[node]->answer(request);
+    return padding == padded.end() || !answer.next_piece ? answer : padded_answer(answer, padding->second);
+  }
+
+  static HttpAnswer padded_answer(const HttpAnswer& answer, size_t bytes) {
+    std::string body;
+    serve::FrameReader frames;
+    for (std::string piece = store::must(answer.next_piece()); !piece.empty();
+         piece = store::must(answer.next_piece())) {
+      store::must(frames.add(piece, [&](serve::FrameKind kind, std::string_view content) {
+        std::string padded(content);
+        if (kind == serve::FrameKind::kEnd) {
+          padded.insert(1, fmt::format(R"("padding":"{}",)", std::string(bytes, 'x')));
+        }
+        body += serve::frame_head(kind, padded.size()) + padded;
+        return Status();
+      }));
+    }
+    return {.content_type = answer.content_type, .body = std::move(body)};
   }
 
   store::TemporaryFolder folder_;
@@ -247,6 +268,26 @@ TEST(FleetSource, TheRowsOfAllNodesTogetherHaveALimit) {
   EXPECT_GE(source->answering(), 3U);
   EXPECT_LE(source->answering(), 5U);
   EXPECT_EQ(source->failed().size(), 8 - source->answering());
+  EXPECT_THAT(source->no_room_note().value_or(""),
+              testing::HasSubstr(fmt::format("{} of 8 nodes", 8 - source->answering())));
+  EXPECT_EQ(fleet.open()->no_room_note(), std::nullopt);
+}
+
+/// It may be asked several times, and each of its answers would fit.
+TEST(FleetSource, ANodeHasAQuarterOfTheRoomHoweverOftenItIsAsked) {
+  Fleet fleet(job_with({{.kind = FaultKind::kLateRank, .rank = 5, .ms = 200, .from = 20}}));
+  fleet.padded[2] = 1 << 20;
+  const auto source = fleet.open({.bytes = 6 << 20});
+  EXPECT_EQ(source->answering(), 3U);
+  EXPECT_EQ(source->no_room_note(), std::nullopt);
+  ExplainOptions options;
+  options.provider = source.get();
+  EXPECT_FALSE(explain(*source, options).has_value()) << "an analysis of a part of a node would be wrong";
+  ASSERT_EQ(source->failed().size(), 1U);
+  EXPECT_EQ(source->failed()[0].node, fleet.addresses[2].shown());
+  EXPECT_THAT(source->no_room_note().value_or(""), testing::HasSubstr(fleet.addresses[2].shown()));
+  EXPECT_THAT(texts_of(Fleet::explain_nodes(*source).report),
+              testing::ElementsAreArray(texts_of(fleet.of_files(std::span(fleet.files).first(2)))));
 }
 
 TEST(FleetSource, ANodeThatHangsLeavesTimeForTheOthers) {

@@ -25,6 +25,7 @@ namespace stalltrace::serve {
 namespace {
 
 constexpr int kStorageFull = 507;
+constexpr int kTooLarge = 413;
 constexpr int64_t kBlockBytes = 4096;     // the least that a file takes of a disk
 constexpr int64_t kStatBlockBytes = 512;  // of st_blocks
 constexpr int64_t kMostFiles = 100'000;   // each request lists them
@@ -222,39 +223,43 @@ HttpAnswer AcceptedFolder::add_findings(std::string_view lines) {
   if (auto full = reserve(bytes)) {
     return *std::move(full);
   }
-  const Status appended = append(findings->file, findings->lines);
+  auto not_stored = append(findings->file, findings->lines);
   release(bytes);
-  return appended ? HttpAnswer{.body = Json::object({{"name", findings->file}}).dump() + "\n"}
-                  : answer_of_folder(appended.error());
+  return not_stored ? *std::move(not_stored)
+                    : HttpAnswer{.body = Json::object({{"name", findings->file}}).dump() + "\n"};
 }
 
-Status AcceptedFolder::append(const std::string& name, const std::string& lines) {
+std::optional<HttpAnswer> AcceptedFolder::append(const std::string& name, const std::string& lines) {
   const std::lock_guard lock(mutex_);
   const UniqueFd file(::openat(folder_.descriptor(), name.c_str(),
                                O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0) {
-    return fail_errno(name, errno);
+    return answer_of_folder(fail_errno(name, errno).error());
   }
   if (!S_ISREG(status.st_mode)) {
-    return fail(name + " is not a file");
+    return answer_of_folder({.what = name + " is not a file"});
   }
   if (ends_with(file.get(), status.st_size, lines)) {
-    return {};
+    return std::nullopt;
   }
   if (status.st_size + static_cast<int64_t>(lines.size()) > limits_.most_finding_bytes) {
-    return fail(fmt::format("{} holds {} at most", name, format_size(limits_.most_finding_bytes)));
+    return answer_of_error(
+        kTooLarge,
+        fmt::format("{} holds {} of findings at most, and is full", name, format_size(limits_.most_finding_bytes)),
+        "the agent's recording has all of them");
   }
   // A line that a full disk or a kill has cut short stays one of its own.
   const bool cut = status.st_size > 0 && !ends_with(file.get(), status.st_size, "\n");
   if (!write_all(file.get(), (cut ? "\n" : "") + lines)) {
-    Status failed = fail_errno(name, errno);
+    Error failed = fail_errno(name, errno).error();
     if (::ftruncate(file.get(), status.st_size) != 0) {
-      failed.error().what += "; a part of the lines is in it";
+      failed.what += "; a part of the lines is in it";
     }
-    return failed;
+    return answer_of_folder(failed);
   }
-  return ::fsync(file.get()) == 0 || errno == EINVAL ? Status() : Status(fail_errno(name, errno));
+  const bool safe = ::fsync(file.get()) == 0 || errno == EINVAL;
+  return safe ? std::nullopt : std::optional(answer_of_folder(fail_errno(name, errno).error()));
 }
 
 }  // namespace stalltrace::serve

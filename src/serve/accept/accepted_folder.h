@@ -37,7 +37,8 @@ class AcceptedFolder {
   Upload begin_recording(const HttpRequest& request);
 
   /// Appends the lines of POST /v1/findings to the file of their agent. Lines that are the last ones there already are
-  /// not repeated: of a client that got no answer. Any thread.
+  /// not repeated: of a client that got no answer. Those for which its file has no room are refused with 413: trying
+  /// again would never help. Any thread.
   HttpAnswer add_findings(std::string_view lines);
 
  private:
@@ -52,7 +53,8 @@ class AcceptedFolder {
   /// None: there is room.
   std::optional<HttpAnswer> reserve(int64_t bytes);
   void release(int64_t bytes);
-  Status append(const std::string& name, const std::string& lines);
+  /// None: the lines are stored.
+  std::optional<HttpAnswer> append(const std::string& name, const std::string& lines);
 
   OwnFolder folder_;
   AcceptLimits limits_;

@@ -329,7 +329,8 @@ HttpAnswer Api::rows(const HttpRequest& request) {
   if (!snapshot) {
     return answer_of_error(snapshot.error());
   }
-  auto answer = rows_answer(**snapshot, *wanted, {.folder = options_.copies_folder, .gone = request.gone});
+  auto answer = rows_answer(**snapshot, *wanted,
+                            {.folder = options_.copies_folder, .gone = request.gone, .room = room_for_rows_});
   return answer ? *std::move(answer) : answer_of_error(answer.error());
 }
 

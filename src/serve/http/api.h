@@ -21,6 +21,7 @@
 #include "serve/http_message.h"
 #include "serve/mcp/server.h"
 #include "serve/recordings.h"
+#include "serve/rows/spool.h"
 
 namespace stalltrace::serve {
 
@@ -32,10 +33,11 @@ inline constexpr int kApiVersion = 1;
 HttpAnswer nothing_at_this_path(int api_version);
 
 struct ApiOptions {
-  RowLimits rows;                             // of one answer
-  int64_t longest_query_ns = 60'000'000'000;  // more is not given, whatever is asked for
-  int64_t query_limit_ns = 30'000'000'000;    // unless asked for
-  std::string copies_folder;                  // for copies of recordings that are being written; empty: none are made
+  RowLimits rows;                              // of one answer
+  int64_t longest_query_ns = 60'000'000'000;   // more is not given, whatever is asked for
+  int64_t query_limit_ns = 30'000'000'000;     // unless asked for
+  std::string copies_folder;                   // for copies of recordings that are being written; empty: none are made
+  int64_t most_rows_bytes = int64_t{4} << 30;  // of all answers with rows that are made and not yet sent
   /// The report as `explain --json` prints it.
   std::function<std::string(const Report&)> report_to_json;
   std::function<HostClock()> clock = read_host_clock;
@@ -55,7 +57,10 @@ class Api {
   };
   static std::span<const Route> routes();
 
-  Api(Recordings& recordings, ApiOptions options) : recordings_(recordings), options_(std::move(options)) {}
+  Api(Recordings& recordings, ApiOptions options)
+      : recordings_(recordings),
+        options_(std::move(options)),
+        room_for_rows_(std::make_shared<SpoolRoom>(options_.most_rows_bytes)) {}
 
   /// May take long (a query, an analysis). Any thread, several at once.
   HttpAnswer answer(const HttpRequest& request);
@@ -78,7 +83,8 @@ class Api {
 
   Recordings& recordings_;
   ApiOptions options_;
-  std::timed_mutex analysis_;  // one at a time: Recordings::snapshot
+  std::shared_ptr<SpoolRoom> room_for_rows_;  // its answers may be sent after this object is gone
+  std::timed_mutex analysis_;                 // one at a time: Recordings::snapshot
   std::once_flag mcp_made_;
   std::unique_ptr<mcp::Server> mcp_;  // once it was asked: of thousands of nodes in one process few are
 };

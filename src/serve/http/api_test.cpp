@@ -191,6 +191,33 @@ TEST_F(HttpApi, RowsAreOfOneRecordingAndOfTablesThatItHas) {
   EXPECT_FALSE(answer.next_piece().value_or("").empty());
 }
 
+/// Clients may read slowly, or not at all.
+TEST_F(HttpApi, RowsThatAreNotSentYetHaveALimitTogether) {
+  const HttpRequest request{.method = "POST",
+                            .path = "/v1/rows",
+                            .query = {{"recording", "a.db"}},
+                            .body = R"({"reads":[{"table":"collective"}]})"};
+  int64_t bytes = 0;
+  const HttpAnswer whole = api_->answer(request);
+  for (std::string piece = whole.next_piece().value_or(""); !piece.empty(); piece = whole.next_piece().value_or("")) {
+    bytes += std::ssize(piece);
+  }
+  ApiOptions limited = options();
+  limited.most_rows_bytes = bytes * 3 / 2;
+  Api api(*recordings_, limited);
+  {
+    const HttpAnswer waiting = api.answer(request);
+    EXPECT_EQ(waiting.status, 200);
+    const HttpAnswer beyond = api.answer(request);
+    EXPECT_EQ(beyond.status, 503);
+    EXPECT_FALSE(beyond.next_piece);
+    EXPECT_NE(at(json(beyond.body), "error").text(), nullptr);
+  }
+  EXPECT_EQ(api.answer(request).status, 200) << "what was sent, or given up, takes no more room";
+  limited.most_rows_bytes = bytes - 1;
+  EXPECT_EQ(Api(*recordings_, limited).answer(request).status, 507) << "it alone is too large";
+}
+
 TEST_F(HttpApi, PreflightNeedsTheOperatorsConsentAndAWholeRequest) {
   const auto post = [](Api& api, const std::string& body) {
     return api.answer({.method = "POST", .path = "/v1/preflight", .body = body});

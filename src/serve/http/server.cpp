@@ -480,16 +480,22 @@ class BeastServer final : public HttpServer {
     std::atomic<bool> gone = false;
   };
 
-  /// Keeps the watch among those of requests that are being answered.
+  /// Keeps the watch among those of requests that are being answered, and ends it whatever ends that: the channel may
+  /// be gone soon after.
   class Watched {
    public:
-    Watched(std::set<Watch*>& all, Watch* watch) : all_(all), own_(all.insert(watch).first) {}
-    ~Watched() { all_.erase(own_); }
+    Watched(std::set<Watch*>& all, std::shared_ptr<Watch> watch)
+        : all_(all), watch_(std::move(watch)), own_(all.insert(watch_.get()).first) {}
+    ~Watched() {
+      watch_->end();
+      all_.erase(own_);
+    }
     Watched(const Watched&) = delete;
     Watched& operator=(const Watched&) = delete;
 
    private:
     std::set<Watch*>& all_;
+    std::shared_ptr<Watch> watch_;
     std::set<Watch*>::iterator own_;
   };
 
@@ -507,18 +513,16 @@ class BeastServer final : public HttpServer {
       busy.headers.emplace_back("Retry-After", "1");
       co_return busy;
     }
-    ++waiting_;
+    const Counted waiting(waiting_);
     const auto watch = std::make_shared<Watch>(io_, channel);
+    const Watched watched(watches_, watch);
     request.gone = &watch->gone;
     watch->start();
-    const Watched watched(watches_, watch.get());
     std::function<HttpAnswer()> work = [this, &request] {
       return *request.gone ? answer_of_error(503, "no client waits for the answer", "") : handler_(request);
     };
-    HttpAnswer answer = co_await by_worker(std::move(work), answer_of_error(500, "no memory is left", "ask for less"));
-    --waiting_;
-    watch->end();
-    co_return answer;
+    HttpAnswer no_memory = answer_of_error(500, "no memory is left", "ask for less");
+    co_return co_await by_worker(std::move(work), std::move(no_memory));
   }
 
   /// Runs `work` on a worker; `otherwise` if it throws.
@@ -587,14 +591,14 @@ class BeastServer final : public HttpServer {
 
   Handler handler_;
   ServerOptions options_;
-  std::set<Watch*> watches_;  // these two outlive the coroutines, which are ended with io_
+  std::set<Watch*> watches_;  // these three outlive the coroutines, which are ended with io_
   size_t uploads_ = 0;
+  size_t waiting_ = 0;
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;
   Workers workers_{[this] { io_.stop(); }};
   size_t connections_ = 0;
-  size_t waiting_ = 0;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "serve/rows/rows_request.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 
 #include "serve/json/json.h"
@@ -17,9 +18,18 @@ std::unexpected<Error> not_a_request(std::string_view why) {
               ErrorKind::kUsage);
 }
 
-std::optional<int64_t> integer_of(const Json* json) {
+/// Whether an object has no other members. What is not understood could be what the rows depend on.
+bool has_only(const Json& object, std::initializer_list<std::string_view> names) {
+  return object.is_object() && std::ranges::all_of(*object.members(), [&](const Json::Member& member) {
+           return std::ranges::find(names, member.first) != names.end();
+         });
+}
+
+/// False: the member is there, and no integer.
+bool take_integer(const Json* json, int64_t& to) {
   const int64_t* value = json == nullptr ? nullptr : json->integer();
-  return value == nullptr ? std::nullopt : std::optional(*value);
+  to = value == nullptr ? to : *value;
+  return json == nullptr || value != nullptr;
 }
 
 std::optional<std::pair<int64_t, int64_t>> pair_of(const Json& json) {
@@ -88,17 +98,31 @@ Result<RowsRequest> parse_rows_request(std::string_view text) {
   if (reads == nullptr || !reads->is_array() || reads->size() == 0 || reads->size() > kMostReads) {
     return not_a_request("reads is an array with one or more objects");
   }
+  if (!has_only(*json, {"reads", "windows", "clocks"})) {
+    return not_a_request("its members are reads, windows and clocks");
+  }
   RowsRequest request;
   for (const Json& one : *reads->values()) {
+    if (!has_only(one, {"table", "from_ns", "to_ns", "narrow"})) {
+      return not_a_request("the members of a read are table, from_ns, to_ns and narrow");
+    }
     const Json* table = one.find("table");
     if (table == nullptr || table->text() == nullptr || !store::is_table(*table->text())) {
       return not_a_request("a read has no table that recordings have");
     }
+    if (std::ranges::find(request.reads, *table->text(), &RowsRequest::Read::table) != request.reads.end()) {
+      return not_a_request("a table is read twice");
+    }
     RowsRequest::Read read{.table = *table->text()};
-    read.range.from_ns = integer_of(one.find("from_ns")).value_or(read.range.from_ns);
-    read.range.to_ns = integer_of(one.find("to_ns")).value_or(read.range.to_ns);
-    const Json* narrow = one.find("narrow");
-    read.narrow = narrow != nullptr && narrow->boolean() != nullptr && *narrow->boolean();
+    if (!take_integer(one.find("from_ns"), read.range.from_ns) || !take_integer(one.find("to_ns"), read.range.to_ns)) {
+      return not_a_request("from_ns and to_ns are whole numbers");
+    }
+    if (const Json* narrow = one.find("narrow"); narrow != nullptr) {
+      if (narrow->boolean() == nullptr) {
+        return not_a_request("narrow is true or false");
+      }
+      read.narrow = *narrow->boolean();
+    }
     request.reads.push_back(std::move(read));
   }
   ST_ASSIGN(const auto windows, pairs_of(json->find("windows")));

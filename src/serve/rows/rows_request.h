@@ -28,7 +28,8 @@ struct RowsRequest {
 inline constexpr size_t kMostWindows = 4096;
 
 std::string to_json(const RowsRequest& request);
-/// Errors (kUsage): not such an object, or a table that recordings have not.
+/// Errors (kUsage): not such an object, a member that it does not have, or a table that recordings have not or that is
+/// named twice.
 Result<RowsRequest> parse_rows_request(std::string_view text);
 
 /// `windows` in order and disjoint. At most kMostWindows: those with the shortest gaps between them are joined.

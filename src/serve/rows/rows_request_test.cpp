@@ -30,7 +30,11 @@ TEST(RowsRequest, OthersAreRefused) {
        {"", "[]", "{}", R"({"reads":[]})", R"({"reads":[{}]})", R"({"reads":[{"table":"sqlite_schema"}]})",
         R"({"reads":[{"table":"node; DROP TABLE node"}]})", R"({"reads":[{"table":"node"}],"windows":[[1]]})",
         R"({"reads":[{"table":"node"}],"windows":[[2,1]]})", R"({"reads":[{"table":"node"}],"clocks":[[-1,1]]})",
-        R"({"reads":[{"table":"node"}],"clocks":[[1,9223372036854775807]]})"}) {
+        R"({"reads":[{"table":"node"}],"clocks":[[1,9223372036854775807]]})",
+        R"({"reads":[{"table":"node"},{"table":"process"},{"table":"node","from_ns":5}]})",
+        R"({"reads":[{"table":"node","form_ns":5}]})", R"({"reads":[{"table":"node"}],"window":[[1,2]]})",
+        R"({"reads":[{"table":"node","from_ns":"5"}]})", R"({"reads":[{"table":"node","narrow":1}]})",
+        R"({"reads":["node"]})"}) {
     const auto parsed = parse_rows_request(text);
     ASSERT_FALSE(parsed.has_value()) << text;
     EXPECT_EQ(parsed.error().kind, ErrorKind::kUsage);

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "serve/rows/spool.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/files/own_folder.h"
+#include "base/io/write_all.h"
+#include "base/text.h"
+
+namespace stalltrace::serve {
+namespace {
+
+constexpr size_t kMostInMemory = 4 << 20;
+constexpr size_t kPieceBytes = 256 << 10;
+constexpr int kLaterStatus = 503;
+constexpr int kNoRoomStatus = 507;
+constexpr std::string_view kMoreRoom = "set TMPDIR on that node to a folder with more room";
+
+}  // namespace
+
+bool SpoolRoom::take(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > most_bytes_ - taken_bytes_) {
+    return false;
+  }
+  taken_bytes_ += bytes;
+  return true;
+}
+
+bool SpoolRoom::take_disk(int64_t bytes, int64_t free_bytes) {
+  const std::lock_guard lock(mutex_);
+  if (bytes > free_bytes || disk_bytes_ + bytes > free_bytes - bytes) {
+    return false;
+  }
+  disk_bytes_ += bytes;
+  return true;
+}
+
+void SpoolRoom::give_back(int64_t bytes, int64_t disk_bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_bytes_ -= bytes;
+  disk_bytes_ -= disk_bytes;
+}
+
+Status Spool::add(std::string_view bytes) {
+  ST_TRY(take_room(static_cast<int64_t>(bytes.size())));
+  kept_ += bytes;
+  return kept_.size() > kMostInMemory ? write_out() : Status();
+}
+
+Status Spool::take_room(int64_t bytes) {
+  if (bytes > room_->most_bytes() - taken_bytes_) {
+    refused_with_ = kNoRoomStatus;
+    return fail(fmt::format("the rows of this answer take more than {}", format_size(room_->most_bytes())),
+                "ask for fewer tables, or for a shorter time");
+  }
+  if (!room_->take(bytes)) {
+    refused_with_ = kLaterStatus;
+    return fail(fmt::format("answers that their clients have not read yet take the {} that all may take",
+                            format_size(room_->most_bytes())),
+                "ask again later");
+  }
+  taken_bytes_ += bytes;
+  return {};
+}
+
+Status Spool::write_out() {
+  if (folder_.empty()) {
+    return {};
+  }
+  if (!file_) {
+    const std::string name = folder_ + "/" + random_letters(12) + ".rows";
+    file_ = UniqueFd(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file_) {
+      return fail_errno("keep the rows", errno, "set TMPDIR to a folder that can be written");
+    }
+    ::unlink(name.c_str());
+  }
+  struct statvfs disk {};
+  const auto bytes = static_cast<int64_t>(kept_.size());
+  const bool known = ::fstatvfs(file_.get(), &disk) == 0;
+  const int64_t free_bytes = known ? static_cast<int64_t>(disk.f_bavail * disk.f_frsize) : INT64_MAX;
+  if (!room_->take_disk(bytes, free_bytes)) {
+    refused_with_ = kNoRoomStatus;
+    return fail("the disk has no room for the rows of this answer", std::string(kMoreRoom));
+  }
+  written_bytes_ += kept_.size();  // also where only a part is: the room was taken
+  if (!write_all(file_.get(), kept_)) {
+    refused_with_ = kNoRoomStatus;
+    return fail_errno("keep the rows", errno, std::string(kMoreRoom));
+  }
+  kept_.clear();
+  return {};
+}
+
+Result<std::string> Spool::next() {
+  if (read_bytes_ < written_bytes_) {
+    std::string piece(std::min<size_t>(kPieceBytes, written_bytes_ - read_bytes_), '\0');
+    const ssize_t got = ::pread(file_.get(), piece.data(), piece.size(), static_cast<off_t>(read_bytes_));
+    if (got <= 0) {
+      return fail_errno("read the rows", got < 0 ? errno : EIO);
+    }
+    piece.resize(static_cast<size_t>(got));
+    read_bytes_ += piece.size();
+    return piece;
+  }
+  std::string piece = kept_.substr(sent_, kPieceBytes);
+  sent_ += piece.size();
+  return piece;
+}
+
+}  // namespace stalltrace::serve
