@@ -178,10 +178,14 @@ TEST(Workload, OneCommandStartsAllRanksOfMpi) {
 
 TEST(Workload, RefusesAMistakeThatItDoesNotMake) {
   const auto slow = parse_fault("slow_receiver:rank=1");
+  const auto device = parse_fault("slow_device:rank=1");
   const auto extra = parse_fault("mismatched_collective:rank=0,what=extra");
-  ASSERT_TRUE(slow && extra);
+  ASSERT_TRUE(slow && device && extra);
   EXPECT_TRUE(check_fault(*find_workload("nccl"), *slow));
   EXPECT_FALSE(check_fault(*find_workload("mpi"), *slow));
+  EXPECT_TRUE(check_fault(*find_workload("nccl"), *device));
+  EXPECT_FALSE(check_fault(*find_workload("mpi"), *device));
+  EXPECT_FALSE(check_fault(*find_workload("torch"), *device)) << "Gloo has no device";
   EXPECT_FALSE(check_fault(*find_workload("nccl"), *extra));
   EXPECT_TRUE(check_fault(*find_workload("torch"), *extra));
 }

@@ -48,8 +48,8 @@ void add_mistakes(const VirtualNode& node, std::vector<std::string>& environment
   environment.push_back("LAB_BUGS=" + node.bug_prefix);
 }
 
-constexpr std::array<std::string_view, 9> kNcclBugs = {"skip", "mismatch", "disk",     "copy", "interface",
-                                                       "leak", "order",    "exchange", "stage"};
+constexpr std::array<std::string_view, 10> kNcclBugs = {"skip", "mismatch", "disk",     "copy",  "interface",
+                                                        "leak", "order",    "exchange", "stage", "device"};
 
 std::vector<std::string> nccl_argv(const RankContext& context) {
   return with_options({context.node->folder + "/bin/nccl-train"}, context);
@@ -177,6 +177,7 @@ struct Mistake {
 };
 constexpr std::array kMistakes = {
     Mistake{"slow_receiver", "", "", "copy"},
+    Mistake{"slow_device", "", "", "device"},
     Mistake{"disk_io", "", "", "disk"},
     Mistake{"missing_collective", "doing", "stage", "stage"},
     Mistake{"missing_collective", "doing", "send", "exchange"},

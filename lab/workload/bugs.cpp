@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include "pattern.h"
@@ -74,6 +77,21 @@ void wait_for_disk() {
   if (const long megabytes = std::atol(bug("disk").c_str()); megabytes > 0) {
     write_to_disk("disk", megabytes);
   }
+}
+
+void compute_on_device(cudaStream_t stream) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  const Milliseconds asked(std::atof(bug("device").c_str()));
+  if (asked.count() <= 0) {
+    return;
+  }
+  const auto run = [](void* argument) {
+    const std::unique_ptr<Milliseconds> time(static_cast<Milliseconds*>(argument));
+    std::this_thread::sleep_for(*time);
+  };
+  auto time = std::make_unique<Milliseconds>(asked);
+  CHECK_CALL(cudaLaunchHostFunc(stream, run, time.get()));
+  static_cast<void>(time.release());
 }
 
 bool mismatched_all_reduce(Job& job, void* gradients, cudaStream_t stream) {

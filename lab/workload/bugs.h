@@ -24,6 +24,10 @@ void leak_memory();
 /// Writes as many megabytes as the bug "disk" gives, and waits until they are on disk.
 void wait_for_disk();
 
+/// The device computes for as many milliseconds as the bug "device" gives before it goes on with the stream. Returns at
+/// once, as a launch does.
+void compute_on_device(cudaStream_t stream);
+
 /// One bucket's AllReduce as changed by the bug "mismatch": "count", "datatype" or "op". Returns false and launches
 /// nothing if the bug does not change it.
 bool mismatched_all_reduce(Job& job, void* gradients, cudaStream_t stream);

@@ -124,6 +124,7 @@ void Trainer::step(long number) {
   wait_for_disk();
   leak_memory();
   stay_away(job_, comm_stream_);
+  compute_on_device(compute_stream_);
   backward(number);
   const double wait_start = seconds_now();
   synchronize();

@@ -49,6 +49,14 @@ class Faults(Case):
     def test_process_stopped(self):
         self.assert_rank(self.explain("process_stopped"), "process_stopped")
 
+    def test_a_slow_device(self):
+        """Its CPU calls in time; the profiler plugin reports when its kernels begin."""
+        self.need_root()
+        lab = LabRun(self.folder / "lab", "slow_device:rank=2,ms=80", steps=36, more=("--plugin",))
+        self.assertTrue(lab.truth["run"]["completed"], lab.truth["run"]["problem"])
+        self.assertTrue(lab.truth["faults"][0]["injected"])
+        self.assertEqual(self.assert_rank(lab, "slow_device")["culprit"]["rank"], 2)
+
     def test_cpu_contention_names_what_ran(self):
         lab = self.explain("cpu_contention")
         finding = self.assert_rank(lab, "cpu_contention")

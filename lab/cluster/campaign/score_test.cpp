@@ -56,6 +56,8 @@ TEST(Names, ARankIsARank) {
   EXPECT_FALSE(names(at_rank("late_rank", 2), fault("late_rank", 1)));
   EXPECT_FALSE(names(at_rank("disk_io", 1), fault("late_rank", 1)));
   EXPECT_FALSE(names(at_link("late_rank", 0, 1), fault("late_rank", 1)));
+  EXPECT_TRUE(names(at_rank("slow_device", 1), fault("slow_device", 1)));
+  EXPECT_FALSE(names(at_rank("late_rank", 1), fault("slow_device", 1))) << "its CPU is not to blame";
 }
 
 TEST(Names, ALossIntoANodeIsTheNodesOrThatOfALinkIntoIt) {
@@ -159,6 +161,19 @@ TEST(Score, OneFault) {
   const DrawScore besides = score(late, {at_rank("late_rank", 1), at_link("packet_loss", 0, 1)}, {});
   EXPECT_EQ(besides.verdict, DrawVerdict::kWrong) << "right, and something false";
   EXPECT_THAT(besides.false_causes, ElementsAre("packet_loss"));
+}
+
+/// Without the profiler plugin nothing shows when a device began.
+TEST(Score, ASlowDeviceMayStayUnknownAndIsNoOtherFault) {
+  const std::vector<TrueFault> slow = {fault("slow_device", 1)};
+  EXPECT_EQ(score(slow, {at_rank("slow_device", 1)}, 2000).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(slow, {}, 2000).verdict, DrawVerdict::kAbstained);
+  EXPECT_EQ(score(slow, {nowhere("unknown")}, 2000).verdict, DrawVerdict::kAbstained);
+  for (const char* other : {"late_rank", "slow_receiver"}) {
+    const DrawScore wrong = score(slow, {at_rank(other, 1)}, 2000);
+    EXPECT_EQ(wrong.verdict, DrawVerdict::kWrong) << other;
+    EXPECT_FALSE(wrong.blames_innocent) << other;
+  }
 }
 
 TEST(Score, UnknownThatAccusesAnInnocentIsFalse) {

@@ -102,6 +102,12 @@ constexpr std::array kSettings = {
                 .faults = "late_rank:rank={a},ms=80,start={start},duration={duration}",
                 .run_args = kTwoRanksANode,
                 .on = kSharesNodes},
+    // Only the plugin reports when a device begins.
+    DrawSetting{.name = "slow_device 80 ms, plugin",
+                .kind = kLoud,
+                .faults = "slow_device:rank={a},ms=80,start={start},duration={duration}",
+                .run_args = "--plugin",
+                .on = kNccl},
     DrawSetting{.name = "cpu_contention 100 %",
                 .kind = kLoud,
                 .faults = "cpu_contention:rank={a},start={start},duration={duration}"},

@@ -11,6 +11,7 @@ FaultRow host_drop_row();
 FaultRow fabric_errors_row();
 FaultRow reordering_row();
 FaultRow late_rank_row();
+FaultRow slow_device_row();
 FaultRow cpu_contention_row();
 FaultRow process_stopped_row();
 FaultRow slow_link_row();

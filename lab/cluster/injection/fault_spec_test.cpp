@@ -27,8 +27,20 @@ TEST(FaultSpec, DefaultsAreTheLoudDose) {
   EXPECT_EQ(parse_fault("packet_loss:rank=0")->choice("direction"), "ingress");
   EXPECT_FALSE(parse_fault("packet_loss:rank=0")->has("peer"));
   EXPECT_EQ(parse_fault("late_rank:rank=0")->number("ms"), 80);
+  EXPECT_EQ(parse_fault("slow_device:rank=0")->number("ms"), 80);
   EXPECT_EQ(parse_fault("process_stopped:rank=0")->number("ms"), 1000);
   EXPECT_FALSE(parse_fault("late_rank:rank=0")->start_ns);
+}
+
+TEST(FaultSpec, ASlowDeviceHasATimeInEachStepAndASchedule) {
+  const auto spec = parse_fault("slow_device:rank=2,ms=7.5,start=3s,duration=2s");
+  ASSERT_TRUE(spec) << spec.error().what;
+  EXPECT_EQ(spec->cause, "slow_device");
+  EXPECT_EQ(spec->rank, 2);
+  EXPECT_EQ(spec->choice("ms"), "7.5");
+  EXPECT_EQ(spec->start_ns, 3'000'000'000);
+  EXPECT_EQ(spec->duration_ns, 2'000'000'000);
+  EXPECT_TRUE(parse_fault("slow_device:rank=2,for=500ms,every=2s"));
 }
 
 TEST(FaultSpec, FaultsOfTheNetworkMayPrecedeTheJob) {
@@ -99,6 +111,10 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"packet_loss:node=one", "node=one is not a node"},
                     BadCase{"packet_loss:node=1,rank=2", "a fault has one location"},
                     BadCase{"late_rank:node=1", "late_rank acts on a rank, not on a node"},
+                    BadCase{"slow_device:node=1", "slow_device acts on a rank, not on a node"},
+                    BadCase{"slow_device:rank=1,ms=0", "ms=0 is not a number from 1 to 60000"},
+                    BadCase{"slow_device:rank=1,percent=2", "slow_device takes no 'percent'"},
+                    BadCase{"slow_device:rank=1,start=launch", "slow_device cannot begin before the ranks start"},
                     BadCase{"packet_loss:rank=1,percent=200", "percent=200 is not a number from 0.01 to 100"},
                     BadCase{"packet_loss:rank=1,percent=2x", "percent=2x is not a number"},
                     BadCase{"packet_loss:rank=1,direction=up", "is not one of ingress, egress, both, link"},

@@ -42,7 +42,7 @@ TEST(InitFailure, AFirewallBeforeSeveralRanksIsRefused) {
   EXPECT_EQ(applied.error().kind, ErrorKind::kUsage) << applied.error().what;
 }
 
-/// late_rank needs no privilege: its effect is a file.
+/// late_rank and slow_device need no privilege: their effect is a file.
 class InjectorOfLateRank : public testing::Test {
  protected:
   void SetUp() override {
@@ -58,6 +58,7 @@ class InjectorOfLateRank : public testing::Test {
     return Injector::make(specs, nodes_, 30, 1, [this](std::string_view line) { lines_.emplace_back(line); });
   }
   [[nodiscard]] std::string slow() const { return read_file(nodes_[1].slow_file).value_or("absent"); }
+  [[nodiscard]] std::string device() const { return read_file(nodes_[1].bug_prefix + "device").value_or("absent"); }
 
   std::string folder_;
   std::vector<VirtualNode> nodes_;
@@ -94,6 +95,18 @@ TEST_F(InjectorOfLateRank, KeepsToStartAndDuration) {
   EXPECT_EQ(slow(), "80\n");
   ASSERT_TRUE(injector->tick({3 * kSecond, 3}));
   EXPECT_EQ(slow(), "absent");
+}
+
+TEST_F(InjectorOfLateRank, ASlowDeviceIsAnotherFileForTheSameTime) {
+  auto injector = make("slow_device:rank=1,ms=80,start=1s,duration=2s");
+  ASSERT_TRUE(injector);
+  ASSERT_TRUE(injector->tick({0, 1}));
+  EXPECT_EQ(device(), "absent");
+  ASSERT_TRUE(injector->tick({kSecond, 2}));
+  EXPECT_EQ(device(), "80\n");
+  EXPECT_EQ(slow(), "absent") << "the CPU computes as before";
+  ASSERT_TRUE(injector->tick({3 * kSecond, 3}));
+  EXPECT_EQ(device(), "absent");
 }
 
 TEST_F(InjectorOfLateRank, DestructionEndsWhatIsInEffect) {

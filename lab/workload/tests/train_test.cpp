@@ -56,7 +56,8 @@ class TrainJob {
   TrainJob(const TrainJob&) = delete;
   TrainJob& operator=(const TrainJob&) = delete;
 
-  void start(int rank, std::vector<std::string> arguments, const std::string& slow_file = "") {
+  void start(int rank, std::vector<std::string> arguments, const std::string& slow_file = "",
+             const std::string& bugs = "") {
     const std::string path = output_path(rank);
     const pid_t pid = fork();
     if (pid == 0) {
@@ -67,6 +68,9 @@ class TrainJob {
       setenv("MASTER_PORT", std::to_string(port_).c_str(), 1);
       setenv("NCCL_SOCKET_IFNAME", "lo", 1);
       setenv("LAB_SLOW_FILE", slow_file.c_str(), 1);
+      if (!bugs.empty()) {
+        setenv("LAB_BUGS", bugs.c_str(), 1);
+      }
       const int output = ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
       dup2(output, STDOUT_FILENO);
       dup2(output, STDERR_FILENO);
@@ -208,6 +212,24 @@ TEST(Train, ASlowRankMakesTheOthersWait) {
   std::remove(slow.c_str());
   ASSERT_EQ(lines.size(), 4U);
   EXPECT_GT(field(lines[2], "wait_ms"), 40) << lines[2];
+}
+
+/// The CPU of a late rank would come last, and hardly wait.
+TEST(Train, ASlowDeviceMakesItsOwnCpuWaitAsWell) {
+  const std::string bugs = temporary("bugs.");
+  const std::vector<std::string> logs = {temporary("fast.waits"), temporary("slow.waits")};
+  std::ofstream(bugs + "device") << 80;
+  TrainJob job(2);
+  job.start(0, {"--steps", "4", "--elements", "1000", "--log", logs[0]});
+  job.start(1, {"--steps", "4", "--elements", "1000", "--log", logs[1]}, "", bugs);
+  job.expect_success();
+  std::remove((bugs + "device").c_str());
+  for (const std::string& log : logs) {
+    const auto lines = lines_of(log);
+    std::remove(log.c_str());
+    ASSERT_EQ(lines.size(), 4U);
+    EXPECT_GT(field(lines[2], "wait_ms"), 40) << lines[2];
+  }
 }
 
 TEST(Train, SigtermEndsItAfterTheStep) {
