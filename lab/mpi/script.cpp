@@ -25,7 +25,7 @@ double clock_seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-/// Nobody writes into it.
+/// A pipe without a writer.
 void wait_on_pipe(int most_ms) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) == 0) {

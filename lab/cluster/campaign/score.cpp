@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, kDrawVerdicts> kVerdicts = {"right", "abs
                                                                    "job_failed"};
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
-/// Of a fault that acts on all ranks alike: whoever is accused is innocent.
+/// Of a fault that acts on all ranks alike: any rank that is accused is innocent.
 constexpr int kNoRank = -1;
 
 /// The rank at an address such as "10.77.0.3:40112" or "[fd77::3]:40112", of practice runs with one rank a node, as all

@@ -19,8 +19,8 @@ constexpr std::array kParameters = {
 
 std::string input_file(const VirtualNode& node) { return node.bug_prefix + "input"; }
 
-/// Storing a file takes as long as a step: all are stored first and put into their places at once, since a rank that
-/// gets its own one step before the others is late.
+/// Storing a file takes as long as a step: all are stored first and then renamed at once, since a rank that gets
+/// its own one step before the others is late.
 Result<AppliedFault> apply(const FaultSpec& spec, const FaultContext& context) {
   const std::string content(spec.choice("ms"));
   AppliedFault applied;

@@ -15,7 +15,7 @@ namespace {
 using ShiftJson = nlohmann::ordered_json;
 
 /// The count that a stall belongs to where evidence is moved.
-int64_t CauseShift::*place_of(const JudgedStall& stall, const Judgement& moved, bool lasting, int64_t shift_ns) {
+int64_t CauseShift::*count_for(const JudgedStall& stall, const Judgement& moved, bool lasting, int64_t shift_ns) {
   if (stall.window.to_ns <= moved.range.from_ns + shift_ns) {
     return &CauseShift::out_of_reach;
   }
@@ -110,7 +110,7 @@ Result<ShiftResult> shift_recording(EventSource& recording, const std::vector<Tr
   MovedEvidence source(recording, shift_ns);
   ST_ASSIGN(const Judgement moved, judge(source));
   for (const JudgedStall& stall : moved.stalls) {
-    result.causes[stall.cause].*place_of(stall, moved, result.lasting, shift_ns) += 1;
+    result.causes[stall.cause].*count_for(stall, moved, result.lasting, shift_ns) += 1;
   }
   for (const Cause cause : moved.findings) {
     result.causes[cause].moved_findings += 1;
