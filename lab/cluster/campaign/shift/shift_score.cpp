@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
@@ -13,6 +14,9 @@ namespace stalltrace::lab {
 namespace {
 
 using ShiftJson = nlohmann::ordered_json;
+
+/// Each stall of these has packets of its own, however long the fault is in effect.
+constexpr std::array<std::string_view, 2> kOneByOne = {"packet_loss", "host_drop"};
 
 /// The count that a stall belongs to where evidence is moved.
 int64_t CauseShift::*count_for(const JudgedStall& stall, const Judgement& moved, bool lasting, int64_t shift_ns) {
@@ -80,18 +84,11 @@ int64_t ShiftResult::explained(int64_t CauseShift::*count) const {
   return sum;
 }
 
-bool meets_itself(const std::vector<TrueFault>& faults, int64_t shift_ns) {
-  std::vector<TimeRange> in_effect;
-  for (const TrueFault& fault : faults) {
-    for (const TimeRange& interval : fault.intervals) {
-      if (!fault.harmless) {
-        in_effect.push_back({interval.from_ns, interval.to_ns + kTimeSlackNs});
-      }
-    }
-  }
-  return std::ranges::any_of(in_effect, [&](const TimeRange& evidence) {
-    return std::ranges::any_of(in_effect, [&](const TimeRange& stalls) {
-      return evidence.from_ns + shift_ns < stalls.to_ns && stalls.from_ns < evidence.to_ns + shift_ns;
+bool lasts(const std::vector<TrueFault>& faults, int64_t shift_ns) {
+  return std::ranges::any_of(faults, [&](const TrueFault& fault) {
+    const bool one_by_one = std::ranges::find(kOneByOne, fault.cause) != kOneByOne.end();
+    return !fault.harmless && !one_by_one && std::ranges::any_of(fault.intervals, [&](const TimeRange& interval) {
+      return interval.length() + kTimeSlackNs > shift_ns;
     });
   });
 }
@@ -99,7 +96,7 @@ bool meets_itself(const std::vector<TrueFault>& faults, int64_t shift_ns) {
 Result<ShiftResult> shift_recording(EventSource& recording, const std::vector<TrueFault>& faults, int64_t shift_ns,
                                     const Judge& judge) {
   ShiftResult result;
-  result.lasting = meets_itself(faults, shift_ns);
+  result.lasting = lasts(faults, shift_ns);
   ST_ASSIGN(const Judgement recorded, judge(recording));
   for (const JudgedStall& stall : recorded.stalls) {
     result.causes[stall.cause].stalls += 1;

@@ -52,7 +52,7 @@ struct ShiftResult {
   std::string setting;
   DrawKind kind = DrawKind::kHealthy;
   std::string problem;   // why the recording was not judged; empty: it was
-  bool lasting = false;  // evidence of the draw's faults, moved, meets them again: all its stalls are apart
+  bool lasting = false;  // its faults are: all its stalls are apart
   std::map<Cause, CauseShift> causes;
 
   /// Sums over all causes, or over those from evidence.
@@ -60,9 +60,10 @@ struct ShiftResult {
   [[nodiscard]] int64_t explained(int64_t CauseShift::*count) const;
 };
 
-/// Whether a fault's evidence, moved, is at a time at which a fault of the same draw was in effect, with kTimeSlackNs
-/// for what a fault leaves behind. Harmless ones make no stall.
-bool meets_itself(const std::vector<TrueFault>& faults, int64_t shift_ns);
+/// Whether a fault was in effect without a break for longer than evidence is moved, which then meets it again; with
+/// kTimeSlackNs for what it leaves behind. One that comes and goes does not last, and losses don't: each time, and each
+/// stall, has evidence of its own. Harmless ones make no stall.
+bool lasts(const std::vector<TrueFault>& faults, int64_t shift_ns);
 
 /// Judges the recording twice. Draw, setting and kind are the caller's. Errors are those of `judge`.
 Result<ShiftResult> shift_recording(EventSource& recording, const std::vector<TrueFault>& faults, int64_t shift_ns,

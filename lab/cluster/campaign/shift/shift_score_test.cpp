@@ -43,7 +43,7 @@ Result<Judgement> by_retransmissions(EventSource& source) {
 }
 
 TrueFault in_effect(std::vector<TimeRange> intervals) {
-  return {.cause = "packet_loss", .intervals = std::move(intervals)};
+  return {.cause = "slow_link", .intervals = std::move(intervals)};
 }
 
 TEST(Shift, CountsStallsThatEvidenceOfAnotherTimeExplains) {
@@ -72,15 +72,17 @@ TEST(Shift, StallsOfAFaultThatLastsAreApart) {
   EXPECT_EQ(result->all(&CauseShift::apart), 3);
 }
 
-TEST(Shift, AFaultMeetsItselfIfItsMovedEvidenceIsInsideOfIt) {
-  EXPECT_FALSE(meets_itself({}, kShiftNs));
-  EXPECT_FALSE(meets_itself({in_effect({from_to(1, 4)})}, kShiftNs));
-  EXPECT_TRUE(meets_itself({in_effect({from_to(1, 9)})}, kShiftNs));
-  EXPECT_TRUE(meets_itself({in_effect({from_to(1, 1.7), from_to(5.5, 6.2)})}, kShiftNs)) << "it comes and goes";
-  EXPECT_TRUE(meets_itself({in_effect({from_to(1, 2)}), in_effect({from_to(6, 7)})}, kShiftNs)) << "another fault's";
+TEST(Shift, AFaultLastsThatMeetsItsOwnMovedEvidence) {
+  EXPECT_FALSE(lasts({}, kShiftNs));
+  EXPECT_FALSE(lasts({in_effect({from_to(1, 4)})}, kShiftNs));
+  EXPECT_TRUE(lasts({in_effect({from_to(1, 5.5)})}, kShiftNs)) << "with what it leaves behind";
+  EXPECT_FALSE(lasts({in_effect({from_to(1, 1.7), from_to(5.5, 6.2)})}, kShiftNs)) << "it comes and goes";
+  TrueFault loss = in_effect({from_to(1, 19)});
+  loss.cause = "packet_loss";
+  EXPECT_FALSE(lasts({loss}, kShiftNs)) << "each stall has retransmissions of its own";
   TrueFault harmless = in_effect({from_to(1, 19)});
   harmless.harmless = true;
-  EXPECT_FALSE(meets_itself({harmless}, kShiftNs)) << "it makes no stall";
+  EXPECT_FALSE(lasts({harmless}, kShiftNs)) << "it makes no stall";
 }
 
 TEST(Shift, CausesThatCallsShowAreNotFromEvidence) {
