@@ -8,20 +8,23 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
-#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
-#include <type_traits>
-#include <variant>
 #include <vector>
 
 #include "analysis/explain.h"
 #include "base/clock.h"
 #include "bench/must.h"
+#include "lab/cluster/campaign/score.h"
+#include "lab/cluster/campaign/shift/shift_score.h"
 #include "lab/cluster/campaign/table.h"
 #include "lab/cluster/simulated/scored_job.h"
+#include "lab/cluster/simulated/truth_of.h"
+#include "lab/cluster/truth.h"
 #include "lab/simulation/draw.h"
 #include "lab/simulation/job.h"
 #include "lab/simulation/shapes.h"
@@ -85,97 +88,44 @@ Request request_of(int count, char** words) {
   return request;
 }
 
-/// Moves all rows with a time but collectives.
-class ShiftedEvidence final : public EventSink {
- public:
-  ShiftedEvidence(MemorySource& to, int64_t shift_ns) : to_(to), shift_ns_(shift_ns) {}
-  void accept(Event event) override {
-    std::visit(
-        [&](auto& row) {
-          using Type = std::remove_cvref_t<decltype(row)>;
-          if constexpr (StreamedType<Type> && !std::is_same_v<Type, Collective>) {
-            row.timestamp_ns += shift_ns_;
-          }
-        },
-        event);
-    to_.accept(std::move(event));
-  }
-
- private:
-  MemorySource& to_;
-  int64_t shift_ns_;
-};
-
-/// A cause that only rows other than calls and processes show.
-bool is_from_evidence(Cause cause) {
-  switch (cause) {
-    case Cause::kLateRank:
-    case Cause::kSlowDevice:
-    case Cause::kDeadRank:
-    case Cause::kMissingCollective:
-    case Cause::kMismatchedCollective:
-    case Cause::kInitFailure:
-    case Cause::kUnknown:
-      return false;
-    default:
-      return true;
-  }
-}
-
-struct ShiftRow {
-  int64_t stalls = 0;    // with this cause where the evidence is in its place
-  int64_t shifted = 0;   // with this cause where it is moved
-  int64_t findings = 0;  // likewise
-  int64_t in_moved = 0;
-};
-
-/// Stalls of a finding, by the cause of each.
-void count_causes(const ExplainResult& result, std::map<Cause, ShiftRow>& rows, int64_t ShiftRow::*stalls,
-                  int64_t ShiftRow::*findings) {
-  for (const analysis::Decision& decision : result.decisions) {
-    const analysis::Hypothesis& chosen = decision.hypotheses[decision.chosen];
-    rows[chosen.dismissed ? Cause::kUnknown : chosen.cause].*stalls += 1;
-  }
-  for (const Finding& finding : result.report.findings) {
-    rows[finding.cause].*findings += 1;
-  }
+/// What the shift test asks of the analysis. `findings` gets those of the newest recording.
+lab::Judge judge_into(std::vector<Finding>& findings) {
+  return [&findings](EventSource& source) -> Result<lab::Judgement> {
+    ST_ASSIGN(ExplainResult result, explain(source));
+    lab::Judgement judgement{.range = result.report.range};
+    for (const analysis::Decision& decision : result.decisions) {
+      const analysis::Hypothesis& chosen = decision.hypotheses[decision.chosen];
+      judgement.stalls.push_back({chosen.dismissed ? Cause::kUnknown : chosen.cause, decision.stall.window});
+    }
+    findings = std::move(result.report.findings);
+    std::erase_if(findings, [](const Finding& finding) { return finding.severity == Severity::kWaiting; });
+    for (const Finding& finding : findings) {
+      judgement.findings.push_back(finding.cause);
+    }
+    return judgement;
+  };
 }
 
 void run_shifted(const Request& request) {
-  std::map<Cause, ShiftRow> rows;
+  std::vector<lab::ShiftResult> results;
   for (uint64_t seed = request.from; seed < request.to; ++seed) {
     const Job job(simulation::draw_faulty(seed, request.kind, request.limits, request.shape));
     MemorySource recorded;
     job.record_all(recorded);
-    count_causes(must(explain(recorded)), rows, &ShiftRow::stalls, &ShiftRow::findings);
-    MemorySource moved;
-    ShiftedEvidence sink(moved, request.shift_ns);
-    job.record_all(sink);
-    const ExplainResult result = must(explain(moved));
-    count_causes(result, rows, &ShiftRow::shifted, &ShiftRow::in_moved);
-    for (const Finding& finding : result.report.findings) {
-      if (is_from_evidence(finding.cause) && finding.severity != Severity::kWaiting) {
-        fmt::print("explained by moved evidence: {}\n    {} {:.2f} {}\n", lab::text_of(job.options()),
-                   to_text(finding.severity), finding.confidence, finding.summary);
+    const lab::TruthRead truth = must(lab::read_truth(lab::to_json(lab::truth_of(job))));
+    std::vector<Finding> findings;
+    lab::ShiftResult result =
+        must(lab::shift_recording(recorded, truth.faults, request.shift_ns, judge_into(findings)));
+    result.draw = static_cast<int64_t>(seed);
+    for (const Finding& finding : findings) {
+      if (lab::is_from_evidence(finding.cause)) {
+        fmt::print("explained by moved evidence{}: {}\n    {} {:.2f} {}\n", result.lasting ? ", a lasting fault" : "",
+                   lab::text_of(job.options()), to_text(finding.severity), finding.confidence, finding.summary);
       }
     }
+    results.push_back(std::move(result));
   }
-  fmt::print("\n| cause | stalls | stalls, evidence moved | findings | findings, evidence moved |\n");
-  fmt::print("| --- | --- | --- | --- | --- |\n");
-  ShiftRow all;
-  int64_t explained = 0;
-  int64_t explained_falsely = 0;
-  for (const auto& [cause, row] : rows) {
-    fmt::print("| {} | {} | {} | {} | {} |\n", to_text(cause), row.stalls, row.shifted, row.findings, row.in_moved);
-    all.stalls += row.stalls;
-    all.shifted += row.shifted;
-    explained += is_from_evidence(cause) ? row.stalls : 0;
-    explained_falsely += is_from_evidence(cause) ? row.shifted : 0;
-  }
-  fmt::print("\nfalse explanations: {} of {} stalls ({:.2f} %), where the evidence in its place explains {}\n",
-             explained_falsely, all.shifted,
-             100 * static_cast<double>(explained_falsely) / static_cast<double>(std::max<int64_t>(1, all.shifted)),
-             explained);
+  fmt::print("\n{}", lab::shift_to_markdown(results, request.shift_ns));
 }
 
 void run(const Request& request) {

@@ -48,7 +48,7 @@ void add_mistakes(const VirtualNode& node, std::vector<std::string>& environment
   environment.push_back("LAB_BUGS=" + node.bug_prefix);
 }
 
-constexpr std::array<std::string_view, 10> kNcclBugs = {"skip", "mismatch", "disk",     "copy",  "interface",
+constexpr std::array<std::string_view, 11> kNcclBugs = {"skip", "mismatch", "disk",     "input", "copy",  "interface",
                                                         "leak", "order",    "exchange", "stage", "device"};
 
 std::vector<std::string> nccl_argv(const RankContext& context) {
@@ -68,7 +68,7 @@ std::vector<std::string> nccl_environment(const RankContext& context) {
   return environment;
 }
 
-constexpr std::array<std::string_view, 4> kMpiBugs = {"skip", "mismatch", "disk", "interface"};
+constexpr std::array<std::string_view, 5> kMpiBugs = {"skip", "mismatch", "disk", "input", "interface"};
 
 Status mpi_ready() {
   if (!has_artefact(kMpiTrain)) {
@@ -131,8 +131,8 @@ std::vector<std::string> mpi_launcher(std::span<const RankContext> ranks) {
   return argv;
 }
 
-constexpr std::array<std::string_view, 7> kTorchBugs = {"skip",      "extra", "mismatch", "disk",
-                                                        "interface", "leak",  "raise"};
+constexpr std::array<std::string_view, 8> kTorchBugs = {"skip",  "extra",     "mismatch", "disk",
+                                                        "input", "interface", "leak",     "raise"};
 /// The distribution's Python: another one in PATH may not have its PyTorch.
 constexpr std::string_view kPython = "/usr/bin/python3";
 
@@ -179,6 +179,7 @@ constexpr std::array kMistakes = {
     Mistake{"slow_receiver", "", "", "copy"},
     Mistake{"slow_device", "", "", "device"},
     Mistake{"disk_io", "", "", "disk"},
+    Mistake{"slow_input", "", "", "input"},
     Mistake{"missing_collective", "doing", "stage", "stage"},
     Mistake{"missing_collective", "doing", "send", "exchange"},
     Mistake{"missing_collective", "doing", "order", "order"},

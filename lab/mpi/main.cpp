@@ -55,6 +55,7 @@ class Trainer {
   void step(long number) {
     const long long start_ns = utc_now_ns();
     compute(options_.compute_ms * kForwardShare + slow_ms());
+    wait_for_slow_input();
     write_checkpoint();
     stay_away();
     backward();

@@ -25,6 +25,17 @@ double clock_seconds(clockid_t clock) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
+/// A pipe without a writer.
+void wait_on_pipe(int most_ms) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) == 0) {
+    pollfd entry{.fd = ends[0], .events = POLLIN, .revents = 0};
+    poll(&entry, 1, most_ms);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+}
+
 }  // namespace
 
 std::string bug(std::string_view name) {
@@ -53,13 +64,11 @@ void compute(double cpu_ms) {
   }
 }
 
-void wait_for_input() {
-  std::array<int, 2> ends{};
-  if (pipe(ends.data()) == 0) {
-    pollfd entry{.fd = ends[0], .events = POLLIN, .revents = 0};
-    poll(&entry, 1, kInputTurnMs);
-    ::close(ends[0]);
-    ::close(ends[1]);
+void wait_for_input() { wait_on_pipe(kInputTurnMs); }
+
+void wait_for_slow_input() {
+  if (const int milliseconds = std::atoi(bug("input").c_str()); milliseconds > 0) {
+    wait_on_pipe(milliseconds);
   }
 }
 

@@ -18,6 +18,8 @@ double slow_ms();
 void compute(double cpu_ms);
 /// Simulates an input queue whose producer is gone: waits a while in vain.
 void wait_for_input();
+/// Waits for as many milliseconds as the bug "input" gives, as for the input of the step.
+void wait_for_slow_input();
 /// Writes as many megabytes as the bug "disk" gives to a file beside it, and waits until they are on disk.
 void write_checkpoint();
 

@@ -48,12 +48,18 @@ def compute(cpu_ms):
         pass
 
 
-def wait_for_input():
+def wait_for_input(seconds=INPUT_TURN_SECONDS):
     """Simulates an input queue whose producer is gone."""
     read_end, write_end = os.pipe()
-    select.select([read_end], [], [], INPUT_TURN_SECONDS)
+    select.select([read_end], [], [], seconds)
     os.close(read_end)
     os.close(write_end)
+
+
+def wait_for_slow_input():
+    """Waits for as many milliseconds as the bug "input" gives, as for the input of the step."""
+    if milliseconds := int(bug("input") or 0):
+        wait_for_input(milliseconds * 1e-3)
 
 
 def write_checkpoint():
@@ -126,6 +132,7 @@ class Trainer:
     def step(self, number):
         start_ns = time.time_ns()
         compute(self.options.compute_ms * FORWARD_SHARE + float(text_of(os.environ.get("LAB_SLOW_FILE", "")) or 0))
+        wait_for_slow_input()
         write_checkpoint()
         leak_memory()
         fail()

@@ -22,11 +22,11 @@ constexpr int kInputTurnMs = 500;
 constexpr double kComputeTurnMs = 100;
 
 /// A pipe without a writer: an input queue whose producer is gone.
-void wait_for_input() {
+void wait_for_input(int most_ms) {
   std::array<int, 2> ends{};
   if (pipe(ends.data()) == 0) {
     pollfd entry{.fd = ends[0], .events = POLLIN, .revents = 0};
-    poll(&entry, 1, kInputTurnMs);
+    poll(&entry, 1, most_ms);
     ::close(ends[0]);
     ::close(ends[1]);
   }
@@ -57,7 +57,7 @@ void stay_away(Job& job, cudaStream_t stream, std::string_view name) {
     } else if (kind == "compute") {
       compute(kComputeTurnMs);
     } else {
-      wait_for_input();
+      wait_for_input(kInputTurnMs);
     }
     if (stop_requested()) {
       throw Failure("asked to stop while waiting");
@@ -70,6 +70,12 @@ void leak_memory() {
   static std::vector<std::vector<char>> kept;
   if (const long megabytes = std::atol(bug("leak").c_str()); megabytes > 0) {
     kept.emplace_back(static_cast<size_t>(megabytes) * kMegabyte, 'x');
+  }
+}
+
+void wait_for_slow_input() {
+  if (const int milliseconds = std::atoi(bug("input").c_str()); milliseconds > 0) {
+    wait_for_input(milliseconds);
   }
 }
 

@@ -21,6 +21,9 @@ void stay_away(Job& job, cudaStream_t stream, std::string_view name = "skip");
 /// Allocates and keeps as many megabytes as the bug "leak" gives, and more in each step.
 void leak_memory();
 
+/// Waits for as many milliseconds as the bug "input" gives, as for the input of the step.
+void wait_for_slow_input();
+
 /// Writes as many megabytes as the bug "disk" gives, and waits until they are on disk.
 void wait_for_disk();
 

@@ -121,6 +121,7 @@ void Trainer::step(long number) {
   const long long start_ns = utc_now_ns();
   compute(job_.options().compute_ms * kForwardShare + slow_ms());
   begin_step(job_, number);
+  wait_for_slow_input();
   wait_for_disk();
   leak_memory();
   stay_away(job_, comm_stream_);

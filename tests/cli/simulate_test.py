@@ -82,6 +82,24 @@ class Simulate(Case):
         self.refused(run("explain", *recordings, "--like", self.folder / "none.db"), FAILED, "none.db")
         self.refused(run("explain", *recordings, "--like", ""), USAGE, "--like")
 
+    def test_a_campaigns_recordings_are_judged_with_moved_evidence(self):
+        """lab matrix --shift explains what lies in a campaign's folder, here the recordings of a simulated job in place of draw 0's."""
+        out = self.folder / "matrix"
+        self.done(run("lab", "matrix", "--simulated", "--runs", 1, "--only", "late_rank", "--out", out))
+        program = json.loads((out / "draws.jsonl").read_text())["program"]
+        self.assertRegex(program, "^[0-9.]+, sha256:[0-9a-f]{64}$")
+        self.assertIn(program, (out / "matrix.md").read_text())
+        self.refused(run("lab", "matrix", "--shift", "3s", "--out", out), FAILED, str(out), "--keep")
+        self.done(run("lab", "simulate", "--out", out / "draw0000", "--steps", 60, "--plugin", "--fault",
+                      "packet_loss:node=1,per_step=1,from=10,to=14"))
+        table = self.done(run("lab", "matrix", "--shift", "3s", "--out", out))
+        self.assertEqual((out / "shift.md").read_text(), table)
+        line = json.loads((out / "shift.jsonl").read_text())
+        self.assertEqual((line["draw"], line["problem"], line["shift_ns"]), (0, "", 3_000_000_000))
+        self.assertGreater(sum(cause["stalls"] for cause in line["causes"]), 0)
+        self.assertEqual(line["judged"], sum(cause["judged"] for cause in line["causes"]))
+        self.assertLessEqual(line["explained_falsely"], line["judged"])
+
     def test_clocks_that_are_ahead_and_drift(self):
         """What is found is what right clocks show, of files and of nodes, which answer with the same clocks."""
         words = ("--nodes", 3, "--ranks-per-node", 2, *STEPS, "--plugin", "--fault", "late_rank:rank=3,ms=80,from=10")

@@ -119,6 +119,8 @@ class Values(Case):
         self.refused(run("lab", "matrix", "--workload", "solitaire", "--out", out), USAGE, "no such workload")
         self.refused(run("lab", "matrix", "--runs", "0", "--out", out), USAGE, "--runs")
         self.refused(run("lab", "matrix", "--simulated", "--live", "--out", out), USAGE, "it runs nothing, so no such flag", "--live")
+        self.refused(run("lab", "matrix", "--shift", "5s", "--live", "--out", out), USAGE, "--shift", "--out")
+        self.refused(run("lab", "matrix", "--shift", "5s", "--out", out), FAILED, str(out), "--keep")
         self.assertFalse(out.exists())
 
     def test_bad_pid(self):

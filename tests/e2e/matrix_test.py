@@ -32,6 +32,7 @@ class Matrix(Case):
         self.assertEqual([draw["verdict"] for draw in first], ["right"], first)
         self.assertEqual(first[0]["faults"][0]["reported"], "process_stopped")
         self.assertGreater(first[0]["faults"][0]["cost_ms"], 500)
+        self.assertRegex(first[0]["program"], "^[0-9.]+, sha256:[0-9a-f]{64}$")
         self.assertIn("| process_stopped 1 s | loud | 1 | 1 | 0 | 0 | 0 |", table)
         self.assertEqual((self.out / "matrix.md").read_text(), table)
         self.assertEqual(list((self.out / "draw0000").glob("*.db")), [], "a right draw keeps no recording")
@@ -41,6 +42,16 @@ class Matrix(Case):
         self.assertEqual(len(second), 2)
         self.assertEqual(json.loads((self.out / "matrix.json").read_text())["total"]["draws"], 2)
         self.assertNotIn("stalltrace-", namespaces())
+
+    def test_recordings_that_are_kept_are_judged_with_moved_evidence(self):
+        self.done(run("lab", "matrix", "--seed", 11, "--runs", 1, "--only", "packet_loss 2 % into a node", "--keep", "--out", self.out,
+                      timeout=240))
+        table = self.done(run("lab", "matrix", "--shift", "5s", "--out", self.out, timeout=240))
+        self.assertEqual((self.out / "shift.md").read_text(), table)
+        line = json.loads((self.out / "shift.jsonl").read_text())
+        self.assertEqual((line["draw"], line["setting"], line["problem"]), (0, "packet_loss 2 % into a node", ""))
+        self.assertGreater(sum(cause["stalls"] for cause in line["causes"] if cause["cause"] == "packet_loss"), 0)
+        self.assertLessEqual(line["explained_falsely"], line["judged"])
 
     def test_an_interruption_leaves_nothing_behind(self):
         process = subprocess.Popen(

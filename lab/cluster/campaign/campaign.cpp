@@ -48,7 +48,7 @@ class Campaign {
     for (int64_t number = 0; number < options_.runs; ++number) {
       ST_ASSIGN(Draw next, draw(options_.seed, number, options_.workloads, options_.only));
       if (const auto earlier = results_.find(number); earlier != results_.end()) {
-        ST_TRY(check_same(earlier->second.draw, next));
+        ST_TRY(check_same(earlier->second, next));
         continue;
       }
       ST_TRY(interrupt_.check());
@@ -89,7 +89,13 @@ class Campaign {
     return write_file(log_path(), whole);
   }
 
-  Status check_same(const Draw& earlier, const Draw& now) const {
+  Status check_same(const DrawResult& done, const Draw& now) const {
+    const Draw& earlier = done.draw;
+    if (done.program != options_.program_id) {
+      return fail(fmt::format("{} holds draws of another program ({})", options_.out_dir,
+                              done.program.empty() ? "not named" : done.program),
+                  "give another --out, or the program that it was begun with");
+    }
     if (earlier.arguments != now.arguments || earlier.setting != now.setting) {
       return fail(fmt::format("{} holds another campaign (draw {} differs)", options_.out_dir, now.number),
                   "give another --out, or the --seed, --workload and --only that it was begun with");
@@ -114,6 +120,7 @@ class Campaign {
   Result<DrawResult> run_draw(Draw next) {
     DrawResult result;
     result.draw = std::move(next);
+    result.program = options_.program_id;
     const std::string folder = folder_of(result.draw);
     std::error_code ignored;
     fs::remove_all(folder, ignored);

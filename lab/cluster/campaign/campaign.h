@@ -24,12 +24,13 @@ struct CampaignOptions {
   bool keep = false;                            // keep recordings of correct draws too
   bool live = false;                            // agents analyse while the job runs, to measure the delay of a finding
   std::string program = "/proc/self/exe";       // program with `lab run` and `lab down`
+  std::string program_id;                       // which one that is: each draw's line has it (DrawResult::program)
   std::function<void(const DrawResult&)> done;  // after each; may be empty
 };
 
-/// Results of earlier draws of the same campaign in that folder count: only missing draws are run. Returns all of them,
-/// by number. Ctrl-C ends the current draw normally and gives ErrorKind::kInterrupted; finished draws are on disk.
-/// Single-threaded, main thread.
+/// Results of earlier draws of the same campaign in that folder count: only missing draws are run. Those of another
+/// program are refused, since no figure would be one program's. Returns all of them, by number. Ctrl-C ends the current
+/// draw normally and gives ErrorKind::kInterrupted; finished draws are on disk. Single-threaded, main thread.
 Result<std::vector<DrawResult>> run_campaign(const CampaignOptions& options);
 
 }  // namespace stalltrace::lab

@@ -153,6 +153,32 @@ TEST_F(Campaigns, DrawsOfOtherRulesAreNotContinued) {
   EXPECT_TRUE(read_file(folder_ + "/out/draws.jsonl")->contains("healthy")) << "they are kept";
 }
 
+TEST_F(Campaigns, DrawsOfAnotherProgramAreNotContinued) {
+  be_healthy();
+  CampaignOptions first = options(1);
+  first.program_id = "0.1.0, sha256:aa";
+  const auto results = run_campaign(first);
+  ASSERT_TRUE(results) << results.error().what;
+  EXPECT_EQ(results->at(0).program, first.program_id);
+  ASSERT_TRUE(run_campaign(first)) << "the same program goes on";
+  CampaignOptions other = options(2);
+  other.program_id = "0.1.0, sha256:bb";
+  const auto refused = run_campaign(other);
+  ASSERT_FALSE(refused);
+  golden::expect_text(refused.error().what, {{other.out_dir, "OUT"}});
+  EXPECT_EQ(runs(), 1);
+}
+
+TEST_F(Campaigns, DrawsOfAProgramThatIsNotNamedAreNotContinued) {
+  be_healthy();
+  ASSERT_TRUE(run_campaign(options(1)));
+  CampaignOptions named = options(2);
+  named.program_id = "0.1.0, sha256:aa";
+  const auto refused = run_campaign(named);
+  ASSERT_FALSE(refused);
+  golden::expect_text(refused.error().what, {{named.out_dir, "OUT"}});
+}
+
 TEST_F(Campaigns, AnotherCampaignsFolderIsRefused) {
   be_healthy();
   ASSERT_TRUE(run_campaign(options(1)));

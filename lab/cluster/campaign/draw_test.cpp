@@ -65,6 +65,42 @@ TEST(Draws, ARoundTriesEverySetting) {
   }
 }
 
+/// How many of the first `draws` are long and healthy, whatever the seed: those of whole rounds, and what a part of a
+/// round has at least.
+int64_t fewest_healthy(int64_t draws, const std::vector<std::string>& workloads) {
+  int64_t size = 0;
+  int64_t healthy = 0;
+  for (const std::string& workload : workloads) {
+    for (const DrawSetting& setting : draw_settings()) {
+      if (setting.on.empty() || setting.on.contains(workload)) {
+        size += setting.weight;
+        healthy += setting.kind == DrawKind::kHealthy ? setting.weight : 0;
+      }
+    }
+  }
+  return draws / size * healthy + std::max<int64_t>(0, draws % size - (size - healthy));
+}
+
+TEST(Draws, ThreeHundredHaveSixtyHealthyOnes) {
+  const std::vector<std::vector<std::string>> campaigns = {{"nccl", "mpi", "torch"}, {"nccl"}, {"mpi"}, {"torch"}};
+  for (const std::vector<std::string>& workloads : campaigns) {
+    EXPECT_GE(fewest_healthy(300, workloads), 60) << workloads.front() << " of " << workloads.size();
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      int64_t healthy = 0;
+      for (int64_t number = 0; number < 300; ++number) {
+        healthy += draw(seed, number, workloads)->kind == DrawKind::kHealthy ? 1 : 0;
+      }
+      EXPECT_GE(healthy, 60) << workloads.front() << " of " << workloads.size() << ", seed " << seed;
+    }
+  }
+}
+
+TEST(Draws, SomeFaultsAreOutsideOfTheCatalogue) {
+  const Draw drawn = draw(4, 0, kNccl, "slow_input").value();
+  EXPECT_EQ(drawn.kind, DrawKind::kUncatalogued);
+  EXPECT_TRUE(injects(drawn.kind));
+}
+
 TEST(Draws, EveryFaultCanBeAskedForAndLocationsDiffer) {
   std::map<std::string, std::set<int>> ranks;
   for (int64_t number = 0; number < 12 * round_size(); ++number) {
@@ -75,6 +111,9 @@ TEST(Draws, EveryFaultCanBeAskedForAndLocationsDiffer) {
       }
       const auto spec = parse_fault(drawn.arguments[i + 1]);
       ASSERT_TRUE(spec) << spec.error().what;
+      if (find_fault_row(spec->cause)->of_job) {
+        continue;
+      }
       const bool of_node = spec->node.has_value();
       ASSERT_TRUE(choose_rank(*spec, 4, 0, of_node ? 2 : 1)) << spec->text;
       EXPECT_EQ(of_node,

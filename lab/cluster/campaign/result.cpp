@@ -61,6 +61,7 @@ DrawResult read_result(const Json& json) {
   }
   result.problem = json.at("problem").get<std::string>();
   result.seconds = json.at("seconds").get<double>();
+  result.program = json.value("program", "");
   return result;
 }
 
@@ -89,6 +90,7 @@ std::string to_json_line(const DrawResult& result) {
                      {"assertions", assertions},
                      {"problem", result.problem},
                      {"seconds", result.seconds},
+                     {"program", result.program},
                      {"arguments", result.draw.arguments}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

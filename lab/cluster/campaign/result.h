@@ -17,6 +17,7 @@ struct DrawResult {
   DrawScore score;
   std::string problem;  // why the run failed, of a draw that is wrong or job_failed by that; empty otherwise
   double seconds = 0;   // time of the run and its explanation
+  std::string program;  // which program ran and explained it: its version and SHA-256; empty: not known
 };
 
 /// One line, without its end. docs/lab.md.

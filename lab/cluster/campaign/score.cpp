@@ -17,6 +17,8 @@ constexpr std::array<std::string_view, kDrawVerdicts> kVerdicts = {"right", "abs
                                                                    "job_failed"};
 constexpr std::string_view kUnknown = "unknown";
 constexpr std::string_view kNothing = "nothing";
+/// Of a fault that acts on all ranks alike: any rank that is accused is innocent.
+constexpr int kNoRank = -1;
 
 /// The rank at an address such as "10.77.0.3:40112" or "[fd77::3]:40112", of practice runs with one rank a node, as all
 /// draws are: where a node has several, an address is not one rank's.
@@ -84,7 +86,7 @@ TrueFault read_fault(const Json& json, const NodeRanks& nodes) {
   fault.catalogued = is_catalogued(fault.cause);
   const FaultRow* row = find_fault_row(fault.cause);
   fault.harmless = row != nullptr && row->harmless;
-  fault.rank = json.at("rank").get<int>();
+  fault.rank = row != nullptr && row->of_job ? kNoRank : json.at("rank").get<int>();
   std::tie(fault.node, fault.node_ranks) = node_of(fault.rank, nodes);
   fault.link = read_link(json.at("link"));
   if (fault.link) {

@@ -51,6 +51,18 @@ ReportedFault waiting(ReportedFault finding) {
   return finding;
 }
 
+TEST(Truths, NoRankIsToBlameForAFaultOfTheWholeJob) {
+  const auto truth = read_truth(R"({"run":{"ended_ns":9,"completed":true},"nodes":[{"node":"node0","rank":0}],"faults":[
+{"cause":"slow_input","rank":0,"link":null,"dose":{"ms":80},"injected":true,
+"intervals":[{"from_ns":10000000000,"to_ns":12000000000}]}]})");
+  ASSERT_TRUE(truth) << truth.error().what;
+  EXPECT_FALSE(truth->faults.at(0).catalogued);
+  EXPECT_EQ(score(truth->faults, {}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(truth->faults, {nowhere("unknown")}, {}).verdict, DrawVerdict::kRight);
+  EXPECT_EQ(score(truth->faults, {at_rank("unknown", 0)}, {}).verdict, DrawVerdict::kWrong);
+  EXPECT_EQ(score(truth->faults, {at_rank("late_rank", 0)}, {}).verdict, DrawVerdict::kWrong);
+}
+
 TEST(Names, ARankIsARank) {
   EXPECT_TRUE(names(at_rank("late_rank", 1), fault("late_rank", 1)));
   EXPECT_FALSE(names(at_rank("late_rank", 2), fault("late_rank", 1)));

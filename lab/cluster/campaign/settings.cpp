@@ -32,8 +32,8 @@ constexpr std::string_view kSharesNodes = "nccl torch";
 using enum DrawKind;
 
 constexpr std::array kSettings = {
-    // Long enough that whatever happens on a node now and then happens.
-    DrawSetting{.name = "healthy", .kind = kHealthy, .longer = kLong, .weight = 8},
+    // Long enough that whatever happens on a node now and then happens, and so often that 300 draws have 60 of them.
+    DrawSetting{.name = "healthy", .kind = kHealthy, .longer = kLong, .weight = 10},
     DrawSetting{.name = "healthy, two ranks a node",
                 .kind = kHealthy,
                 .run_args = kTwoRanksANode,
@@ -196,6 +196,10 @@ constexpr std::array kSettings = {
                 .faults = "process_stopped:rank={a},ms=1000,start=100ms",
                 .workload_args = "--warm-up-steps 5",
                 .on = kNccl},
+
+    DrawSetting{.name = "slow_input of all ranks",
+                .kind = kUncatalogued,
+                .faults = "slow_input:ms=80,start={start},duration={duration}"},
 };
 
 struct JobRow {

@@ -299,7 +299,10 @@ Counts total_of(std::span<const DrawResult> results) {
   return total;
 }
 
-std::string overall_text(const Counts& total) {
+/// Of all draws: a campaign is refused to another program. Empty: not known.
+std::string program_of(std::span<const DrawResult> results) { return results.empty() ? "" : results.front().program; }
+
+std::string overall_text(const Counts& total, const std::string& program) {
   double seconds = 0;
   for (const double each : total.seconds) {
     seconds += each;
@@ -313,6 +316,9 @@ std::string overall_text(const Counts& total) {
   if (!total.cost_errors.empty()) {
     text += fmt::format(" Cost within 20 % of the truth in {} of {} draws.", total.costs_within(),
                         total.cost_errors.size());
+  }
+  if (!program.empty()) {
+    text += fmt::format(" Program: {}.", program);
   }
   return text + "\n";
 }
@@ -362,7 +368,7 @@ Json confidence_json(const Reliability& reliability) {
 std::string matrix_to_markdown(std::span<const DrawResult> results) {
   const Counts total = total_of(results);
   const BySetting settings = settings_of(results);
-  return overall_text(total) + "\n" + kinds_table(results) + "\n" + apart_table(total) + "\n" +
+  return overall_text(total, program_of(results)) + "\n" + kinds_table(results) + "\n" + apart_table(total) + "\n" +
          settings_table(settings) + "\n" + combined_table(settings) + confusion_table(confusion_of(results)) +
          confidence_table(reliability_of(results)) + cost_table(results);
 }
@@ -376,6 +382,7 @@ std::string matrix_to_json(std::span<const DrawResult> results) {
   }
   const Json root = {{"schema", 2},
                      {"rules", kScoringRules},
+                     {"program", program_of(results)},
                      {"total", counts_json(total_of(results))},
                      {"settings", settings},
                      {"confusion", confusion_of(results)},

@@ -83,6 +83,15 @@ TEST(MatrixTable, JsonHoldsTheSame) {
   EXPECT_EQ(root["settings"][1]["costs_within_20_percent"], 1);
 }
 
+TEST(MatrixTable, NamesTheProgram) {
+  std::vector<DrawResult> results = campaign();
+  for (DrawResult& one : results) {
+    one.program = "0.1.0, sha256:aa";
+  }
+  EXPECT_THAT(matrix_to_markdown(results), testing::HasSubstr("0.1.0, sha256:aa"));
+  EXPECT_EQ(nlohmann::json::parse(matrix_to_json(results))["program"], "0.1.0, sha256:aa");
+}
+
 TEST(MatrixTable, EachWrongDrawHasOneReason) {
   const auto total = nlohmann::json::parse(matrix_to_json(campaign()))["total"];
   EXPECT_EQ(total["wrong"], 4);

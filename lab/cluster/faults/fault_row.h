@@ -100,8 +100,10 @@ struct FaultRow {
   /// Puts the fault into effect. On error nothing is left behind.
   Result<AppliedFault> (*apply)(const FaultSpec&, const FaultContext&);
   Onset onset = Onset::kRunning;
-  bool harmless = false;  // normal behaviour, not a fault: no finding is expected
-  bool of_node = false;   // acts on the interface of a rank's node, and so on all ranks of that node
+  bool harmless = false;   // normal behaviour, not a fault: no finding is expected
+  bool of_node = false;    // acts on the interface of a rank's node, and so on all ranks of that node
+  bool of_job = false;     // acts on all ranks alike, and takes no location: its rank is 0, and no rank is to blame
+  bool catalogued = true;  // false: no cause of findings describes it
 };
 
 }  // namespace stalltrace::lab

@@ -21,6 +21,7 @@ FaultRow connection_reset_row();
 FaultRow slow_receiver_row();
 FaultRow disk_io_row();
 FaultRow init_failure_row();
+FaultRow slow_input_row();
 FaultRow dead_rank_row();
 FaultRow missing_collective_row();
 FaultRow mismatched_collective_row();

@@ -16,7 +16,8 @@ namespace stalltrace::lab {
 namespace {
 
 std::string parameter_names(const FaultRow& row) {
-  std::string names = row.of_node ? "rank or node, start, duration, every" : "rank, start, duration, every";
+  const std::string_view location = row.of_job ? "" : row.of_node ? "rank or node, " : "rank, ";
+  std::string names = fmt::format("{}start, duration, every", location);
   if (row.pulse.empty()) {
     names += ", for";
   }
@@ -80,6 +81,10 @@ Status read_time(std::string_view key, std::string_view value, std::optional<int
 }
 
 Status read_pair(const FaultRow& row, std::string_view key, std::string_view value, FaultSpec& spec) {
+  if (row.of_job && (key == "rank" || key == "node")) {
+    return fail(fmt::format("{} acts on all ranks", row.cause), fmt::format("write it like {}", row.example),
+                ErrorKind::kUsage);
+  }
   if (key == "rank") {
     return read_rank(value, spec);
   }
@@ -143,7 +148,9 @@ Status read_pairs(const FaultRow& row, std::string_view text, FaultSpec& spec) {
     rank_given = rank_given || names_location;
     ST_TRY(read_pair(row, pair.substr(0, equals), pair.substr(equals + 1), spec));
   }
-  if (!rank_given) {
+  if (row.of_job) {
+    spec.rank = 0;
+  } else if (!rank_given) {
     return fail(fmt::format("{} needs rank=N", row.cause), fmt::format("write it like {}, or rank=random", row.example),
                 ErrorKind::kUsage);
   }
@@ -220,7 +227,8 @@ std::string fault_help() {
   return help +
          "every fault takes rank=N or rank=random (those of the network, which act on the interface of the rank's "
          "node, "
-         "also node=N), start=DURATION after the first step or, of network faults, "
+         "also node=N; slow_input, which acts on all, no location), start=DURATION after the first step or, of network "
+         "faults, "
          "start=launch (default: a third into the "
          "run), "
          "duration=DURATION, and for=DURATION,every=DURATION to come and go (process_stopped: every alone)\n";

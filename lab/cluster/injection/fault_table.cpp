@@ -22,6 +22,7 @@ std::span<const FaultRow> fault_rows() {
       slow_device_row(),        cpu_contention_row(),
       process_stopped_row(),    dead_rank_row(),
       missing_collective_row(), mismatched_collective_row(),
+      slow_input_row(),  // outside of the catalogue
   };
   return kRows;
 }

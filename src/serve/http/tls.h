@@ -23,7 +23,7 @@ Result<TlsIdentity> load_tls_identity(const std::string& certificate_path, const
 /// A new key (P-256) and a certificate that it signed itself, for those who compare its fingerprint.
 Result<TlsIdentity> make_tls_identity();
 
-/// SHA-256 of a certificate in DER, as 64 lower-case hex digits.
+/// SHA-256, of a certificate in DER or of other bytes, as 64 lower-case hex digits.
 std::string fingerprint_of(std::string_view der);
 /// Takes what people copy: upper case, and colons between the bytes.
 Result<std::string> parse_fingerprint(std::string_view text);
