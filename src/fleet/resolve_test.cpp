@@ -35,11 +35,11 @@ TEST(Resolve, NumbersAreThemselves) {
 /// With this host's own files and name servers, or none. Names under .invalid are nobody's (RFC 2606); the dot at the
 /// end keeps search domains away, which may have an entry for any name.
 TEST(Resolve, AsThisHostDoes) {
-  constexpr std::chrono::seconds kLimit{3};
+  constexpr std::chrono::seconds kPatience{3};
   std::vector<NodeAddress> nodes{{.host = "localhost"}, {.host = "no-such-host.invalid."}, {.host = "LocalHost"}};
   const auto begin = std::chrono::steady_clock::now();
-  resolve(nodes, kLimit);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLimit + std::chrono::seconds(10)) << "silent name servers";
+  resolve(nodes, kPatience);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience + std::chrono::seconds(10)) << "silent name servers";
   for (const NodeAddress& node : {nodes[0], nodes[2]}) {
     EXPECT_THAT(node.addresses, Not(IsEmpty())) << node.host << ": " << node.problem;
     EXPECT_THAT(node.addresses, Each(Truly(is_loopback)));
