@@ -175,6 +175,7 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_n
   };
   if (std::string verdict; analyse(work, verdict)) {
     printed_verdict_ = std::move(verdict);
+    failed_explanations_ = 0;
   } else {
     ++failed_explanations_;
   }
