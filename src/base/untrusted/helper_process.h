@@ -46,8 +46,8 @@ class HelperProcess {
   Outcome receive(HelperMessage& answer);
   /// Asks and waits for the answer, `most_ns` at most. nullopt where that was not enough, or it ended: it is killed.
   std::optional<HelperMessage> ask_and_wait(const HelperMessage& request, int64_t most_ns);
-  /// Ends a helper that is asked nothing if it has died, or sends what was not asked for. Else its descriptor would stay
-  /// readable.
+  /// Ends a helper that is asked nothing if it has died, or sends what was not asked for. Else its descriptor would
+  /// stay readable.
   void check_idle();
   /// Kills it. One that hangs in the kernel dies when the kernel releases it.
   void end();
@@ -62,8 +62,8 @@ class HelperProcess {
   Rights rights_;
   UniqueFd socket_;
   pid_t pid_ = 0;
-  ChildsWork work_;         // the latest request's
-  bool is_asked_ = false;   // that request is not done
+  ChildsWork work_;          // the latest request's
+  bool is_asked_ = false;    // that request is not done
   bool has_answer_ = false;  // but its answer is here
   HelperMessage answer_;
   KilledChildren killed_;

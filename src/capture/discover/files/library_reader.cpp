@@ -38,7 +38,8 @@ UniqueFd name_only(const UntrustedFile& file) { return UniqueFd(::open(file.path
 HelperMessage serve_open(HelperMessage request) {
   static std::optional<UntrustedFile> kept;
   if (request.fd) {
-    const bool sent = kept && send_message(request.fd.get(), {.bytes = std::string(kHandOver), .fd = kept->duplicate()}, 0);
+    const bool sent =
+        kept && send_message(request.fd.get(), {.bytes = std::string(kHandOver), .fd = kept->duplicate()}, 0);
     kept.reset();
     return {.bytes = std::string(sent ? kHandOver : kFailure), .fd = {}};
   }

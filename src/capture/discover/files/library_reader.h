@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads files that root does not own, or on file systems that may not answer, in two child processes: one opens files,
-// which may hang; one without any privilege parses them. Requests and answers never wait. To close a file may hang, too:
-// of a file on such a file system this process has a descriptor that only names it (O_PATH). One thread.
+// which may hang; one without any privilege parses them. Requests and answers never wait. To close a file may hang,
+// too: of a file on such a file system this process has a descriptor that only names it (O_PATH). One thread.
 #pragma once
 
 #include <cstddef>
