@@ -21,7 +21,7 @@
 namespace stalltrace::capture {
 namespace {
 
-constexpr size_t kMostWaiting = 4096;  // files per user; a PyTorch rank maps about 400
+constexpr size_t kMostWaiting = 4096;             // files per user; a PyTorch rank maps about 400
 constexpr int64_t kIdleCheckNs = 100 * kNsPerMs;  // of children that are asked nothing
 /// Time limit for one file of this host. A file of libtorch's size takes 50 ms from memory; a server may be slower.
 constexpr int64_t kParseNs = 2 * kNsPerSecond;
