@@ -216,7 +216,7 @@ class Sentences(Case):
                             ('wait_until(lambda: "had not entered" in read(), "the words of it")', [1]),
                             ('self.assertEqual(1 if "had not entered" not in text else 2, lines)', [1]),
                             ('for text in ("had not entered",):\n  found = text in page', [1]),
-                            ('found = place in ("had not entered", "a.db") or "in.db" in text', [])):
+                            ('found = way in ("had not entered", "a.db") or "in.db" in text', [])):
             self.assertEqual([line for line, _ in prose_in(ast.parse(code))], lines, code)
         self.assertTrue(CPP_PROSE.search('text.find("had not entered")'))
         self.assertTrue(CPP_PROSE.search('EXPECT_TRUE(text.starts_with("had not entered"))'))
