@@ -285,9 +285,10 @@ TEST(SimulatedJobs, WithoutThePluginALateRankMakesItsStepsLonger) {
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
+  // What is said between the rank and what it cost: it lost the time before its first call.
   const std::string& summary = report.findings[0].summary;
-  const size_t what = summary.find(')') + 2;  // behind the rank, up to what it cost
-  golden::expect_text(summary.substr(what, summary.find(':') - what));  // it lost the time before its first call
+  const size_t what = summary.find(')') + 2;
+  golden::expect_text(summary.substr(what, summary.find(':') - what));
 }
 
 /// Its CPU is always the last one, ahead of its device all the same; what makes some steps longer is another's device.
