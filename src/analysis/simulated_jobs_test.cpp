@@ -285,7 +285,7 @@ TEST(SimulatedJobs, WithoutThePluginALateRankMakesItsStepsLonger) {
   SCOPED_TRACE(small_job::reported(report));
   ASSERT_EQ(report.findings.size(), 1U);
   small_job::expect_culprit(report.findings[0], Cause::kLateRank, 5);
-  // What is said between the rank and what it cost: it lost the time before its first call.
+  // The words between the rank and the cost: it lost the time before its first call.
   const std::string& summary = report.findings[0].summary;
   const size_t what = summary.find(')') + 2;
   golden::expect_text(summary.substr(what, summary.find(':') - what));
