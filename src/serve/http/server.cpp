@@ -253,12 +253,19 @@ class BeastServer final : public HttpServer {
       stop.async_wait(asio::posix::descriptor_base::wait_read,
                       [this](beast::error_code error) { error ? void() : io_.stop(); });
     }
+    std::exception_ptr failure;
     for (size_t i = 0; i < acceptors_.size(); ++i) {
-      asio::co_spawn(io_, accept(i), asio::detached);
+      asio::co_spawn(io_, accept(i), [&](const std::exception_ptr& ended) {
+        failure = failure ? failure : ended;
+        io_.stop();
+      });
     }
     io_.run();
     for (Watch* watch : watches_) {
       watch->gone = true;  // no client waits for what is being answered
+    }
+    if (failure) {
+      std::rethrow_exception(failure);
     }
   }
 
@@ -278,20 +285,39 @@ class BeastServer final : public HttpServer {
     return error ? Status(fail("use the certificate: " + error.message())) : Status();
   }
 
+  /// Counts what goes on, for as long as it does.
+  class Counted {
+   public:
+    explicit Counted(size_t& count) : count_(count) { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    size_t& count_;
+  };
+
+  /// Where no descriptor or memory is left for a connection, some will be free soon: it goes on after a pause.
   awaitable<void> accept(size_t listener) {
+    asio::steady_timer pause(io_);
     for (;;) {
-      auto [error, socket] = co_await acceptors_[listener].async_accept(kAwait);
-      if (error) {
-        asio::steady_timer pause(io_, kAfterAcceptError);  // no descriptor is left: some will be closed
+      bool failed = false;
+      try {
+        auto [error, socket] = co_await acceptors_[listener].async_accept(kAwait);
+        failed = static_cast<bool>(error);
+        if (!failed && connections_ < options_.most_connections) {
+          asio::co_spawn(io_, serve(std::move(socket), listener, std::make_unique<Counted>(connections_)),
+                         asio::detached);
+        } else if (!failed) {
+          refuse(socket);
+        }
+      } catch (const std::bad_alloc&) {
+        failed = true;  // the connection is closed
+      }
+      if (failed) {
+        pause.expires_after(kAfterAcceptError);
         co_await pause.async_wait(kAwait);
-        continue;
       }
-      if (connections_ >= options_.most_connections) {
-        refuse(socket);
-        continue;
-      }
-      ++connections_;
-      asio::co_spawn(io_, serve(std::move(socket), listener), [this](std::exception_ptr) { --connections_; });
     }
   }
 
@@ -306,7 +332,8 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  awaitable<void> serve(tcp::socket socket, size_t listener) {
+  /// `counted`: the connection, among those that are open.
+  awaitable<void> serve(tcp::socket socket, size_t listener, [[maybe_unused]] std::unique_ptr<Counted> counted) {
     const auto channel = make_channel(std::move(socket), tls_ ? &*tls_ : nullptr);
     channel->expires_after(options_.request_limit);
     const auto error = co_await channel->accept_tls();
@@ -377,18 +404,6 @@ class BeastServer final : public HttpServer {
       }
     }
   }
-
-  /// Counts what goes on, for as long as it does.
-  class Counted {
-   public:
-    explicit Counted(size_t& count) : count_(count) { ++count_; }
-    ~Counted() { --count_; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-
-   private:
-    size_t& count_;
-  };
 
   /// The answer to a request whose body goes elsewhere, piece by piece; none: the client left, or was too slow.
   awaitable<std::optional<HttpAnswer>> take_upload(Channel& channel, std::string& received, const Parser& parser,
@@ -562,8 +577,22 @@ class BeastServer final : public HttpServer {
     return header + "\r\n";
   }
 
+  /// How long the next piece of an answer may take whose departure began at `begin`. Of one that takes room all pieces
+  /// have one limit, to which each byte adds: that of each piece alone would let a client keep the room for days.
+  [[nodiscard]] std::chrono::milliseconds limit_of_piece(const HttpAnswer& answer, int64_t sent_bytes,
+                                                         std::chrono::steady_clock::time_point begin) const {
+    using std::chrono::milliseconds;
+    if (!answer.takes_room) {
+      return options_.answer_limit;
+    }
+    const auto went_by = std::chrono::floor<milliseconds>(std::chrono::steady_clock::now() - begin);
+    return options_.answer_limit + milliseconds(sent_bytes * 1000 / options_.least_bytes_per_s) - went_by;
+  }
+
   /// False if it could not be sent, or if its end is the connection's.
   awaitable<bool> send(Channel& channel, HttpAnswer answer, Envelope envelope) {
+    const auto begin = std::chrono::steady_clock::now();
+    int64_t sent_bytes = 0;
     channel.expires_after(options_.answer_limit);
     std::string bytes = header_of(answer, envelope) + answer.body;
     answer.body.clear();
@@ -578,7 +607,12 @@ class BeastServer final : public HttpServer {
         co_return false;
       }
       bytes = envelope.http_1_1 ? fmt::format("{:x}\r\n{}\r\n", piece->size(), *piece) : *piece;
-      channel.expires_after(options_.answer_limit);
+      sent_bytes += static_cast<int64_t>(piece->size());
+      const std::chrono::milliseconds limit = limit_of_piece(answer, sent_bytes, begin);
+      if (limit.count() <= 0) {
+        co_return false;
+      }
+      channel.expires_after(limit);
       if (co_await channel.write(bytes)) {
         co_return false;
       }
@@ -591,14 +625,14 @@ class BeastServer final : public HttpServer {
 
   Handler handler_;
   ServerOptions options_;
-  std::set<Watch*> watches_;  // these three outlive the coroutines, which are ended with io_
+  std::set<Watch*> watches_;  // these four outlive the coroutines, which are ended with io_
+  size_t connections_ = 0;
   size_t uploads_ = 0;
   size_t waiting_ = 0;
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;
   Workers workers_{[this] { io_.stop(); }};
-  size_t connections_ = 0;
 };
 
 }  // namespace

@@ -257,6 +257,41 @@ TEST(Server, SendsPieces) {
   EXPECT_TRUE(old.ends_with("\r\n\r\npiecepiece")) << old;
 }
 
+/// An answer whose pieces take room, each made in `pause`. `gone` is set once nothing of it is left.
+HttpAnswer with_room(int pieces, milliseconds pause, std::atomic<bool>& gone) {
+  const std::shared_ptr<void> kept(nullptr, [&gone](void*) { gone = true; });
+  HttpAnswer answer;
+  answer.takes_room = true;
+  answer.next_piece = [kept, count = 0, pieces, pause]() mutable -> Result<std::string> {
+    std::this_thread::sleep_for(pause);
+    return ++count > pieces ? std::string() : std::string(256 << 10, 'x');
+  };
+  return answer;
+}
+
+/// Each piece would leave within the limit of one.
+TEST(Server, AnAnswerThatTakesRoomIsGivenUpWhereItIsReadSlowly) {
+  std::atomic<bool> gone = false;
+  const RunningServer server([&](const HttpRequest&) { return with_room(1 << 20, milliseconds(0), gone); },
+                             {.answer_limit = milliseconds(300), .least_bytes_per_s = int64_t{1} << 30});
+  RawConnection slow(server.port());
+  slow.send(get("/"));
+  std::string part(16 << 10, '\0');
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  while (!gone && std::chrono::steady_clock::now() < end) {
+    static_cast<void>(!::recv(slow.descriptor(), part.data(), part.size(), MSG_DONTWAIT));
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE(gone);
+}
+
+TEST(Server, AnAnswerThatTakesRoomMayTakeLongerTheMoreOfItIsRead) {
+  std::atomic<bool> gone = false;
+  const RunningServer server([&](const HttpRequest&) { return with_room(20, milliseconds(25), gone); },
+                             {.answer_limit = milliseconds(250)});
+  EXPECT_TRUE(answer_to(server.port(), get("/")).ends_with("\r\n0\r\n\r\n"));
+}
+
 /// What a server took in, and how that went on.
 struct TakenBodies {
   std::string bytes;
