@@ -577,29 +577,28 @@ class BeastServer final : public HttpServer {
     return header + "\r\n";
   }
 
-  /// How long the next piece of an answer may take whose departure began at `begin`. Of one that takes room all pieces
-  /// have one limit, to which each byte adds: that of each piece alone would let a client keep the room for days.
+  /// How long the next piece of an answer may be on its way. Of one that takes room all pieces have one limit, to which
+  /// each byte adds: that of each piece alone would let a client keep the room for days. `taken`: by the earlier ones.
   [[nodiscard]] std::chrono::milliseconds limit_of_piece(const HttpAnswer& answer, int64_t sent_bytes,
-                                                         std::chrono::steady_clock::time_point begin) const {
+                                                         std::chrono::steady_clock::duration taken) const {
     using std::chrono::milliseconds;
-    if (!answer.takes_room) {
-      return options_.answer_limit;
-    }
-    const auto went_by = std::chrono::floor<milliseconds>(std::chrono::steady_clock::now() - begin);
-    return options_.answer_limit + milliseconds(sent_bytes * 1000 / options_.least_bytes_per_s) - went_by;
+    return answer.takes_room ? options_.answer_limit + milliseconds(sent_bytes * 1000 / options_.least_bytes_per_s) -
+                                   std::chrono::floor<milliseconds>(taken)
+                             : options_.answer_limit;
   }
 
   /// False if it could not be sent, or if its end is the connection's.
   awaitable<bool> send(Channel& channel, HttpAnswer answer, Envelope envelope) {
-    const auto begin = std::chrono::steady_clock::now();
-    int64_t sent_bytes = 0;
     channel.expires_after(options_.answer_limit);
     std::string bytes = header_of(answer, envelope) + answer.body;
     answer.body.clear();
     if (co_await channel.write(bytes)) {
       co_return false;
     }
+    int64_t sent_bytes = 0;
+    std::chrono::steady_clock::duration taken{};  // by the client, and not by us
     while (answer.next_piece) {
+      channel.never_expires();
       std::function<Result<std::string>()> work = [&answer] { return answer.next_piece(); };
       const Result<std::string> piece =
           co_await by_worker(std::move(work), Result<std::string>(fail("no memory is left")));
@@ -608,14 +607,16 @@ class BeastServer final : public HttpServer {
       }
       bytes = envelope.http_1_1 ? fmt::format("{:x}\r\n{}\r\n", piece->size(), *piece) : *piece;
       sent_bytes += static_cast<int64_t>(piece->size());
-      const std::chrono::milliseconds limit = limit_of_piece(answer, sent_bytes, begin);
+      const std::chrono::milliseconds limit = limit_of_piece(answer, sent_bytes, taken);
       if (limit.count() <= 0) {
         co_return false;
       }
+      const auto begin = std::chrono::steady_clock::now();
       channel.expires_after(limit);
       if (co_await channel.write(bytes)) {
         co_return false;
       }
+      taken += std::chrono::steady_clock::now() - begin;
       if (piece->empty()) {
         co_return envelope.http_1_1;
       }
