@@ -303,7 +303,7 @@ TEST(FleetClient, ShowsHowFarEachConversationGot) {
   EXPECT_EQ(asked[3].progress.status, 403);
   EXPECT_EQ(asked[0].failures, 0);
   for (const OneQuestion& failed : std::span(asked).subspan(1)) {
-    EXPECT_EQ(failed.failures, 1) << "it is told so, whatever the reason";
+    EXPECT_EQ(failed.failures, 1) << "whatever the reason is";
   }
 }
 
