@@ -21,13 +21,7 @@ namespace {
 constexpr size_t kLargestDump = size_t{128} << 20;
 
 Result<Dump> load(const std::string& path) {
-  if (auto opened = open_regular(path); !opened) {
-    return std::unexpected(std::move(opened.error()));
-  }
-  ST_ASSIGN(const std::string bytes, read_file(path, kLargestDump + 1));
-  if (bytes.size() > kLargestDump) {
-    return fail(fmt::format("{}: larger than {}", path, format_size(kLargestDump)), {}, ErrorKind::kCorrupt);
-  }
+  ST_ASSIGN(const std::string bytes, read_whole(path, kLargestDump));
   Result<Dump> dump = read_dump(bytes);
   return dump ? std::move(dump) : with_context(path, std::move(dump.error()));
 }
