@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <array>
 #include <map>
 #include <set>
 
@@ -263,6 +266,24 @@ TEST(NcclLog, WarningsTransportsAndTimeouts) {
   EXPECT_EQ(warnings[0].line, 6);
   EXPECT_EQ(warnings[0].rank, 0);
   EXPECT_EQ(lines_of(got->source, LogKind::kTimeout).size(), 1U);
+}
+
+TEST(NcclLog, NoLineIsLaterThanItsFile) {
+  EvidenceFolder folder;
+  const std::string path = folder.write(
+      "a.log",
+      "Parameters which did not receive grad for rank 0: a.weight\n"  // without a time: the file's
+      "[rank1]:[E505 10:00:00.4 ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=31)\n");
+  constexpr timespec kWritten{.tv_sec = 1'795'773'600,
+                              .tv_nsec = 0};  // 2026-11-27, nearer to May 2027 than to May 2026
+  const std::array times{kWritten, kWritten};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
+  const auto got = read({path});
+  EXPECT_EQ(lines_of(got->source, LogKind::kWarning).size(), 1U);
+  const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].timestamp_ns, 1'777'975'200'400'000'000);
 }
 
 TEST(NcclLog, ARankIsTheWatchdogsOwn) {
