@@ -4,6 +4,8 @@
 #include <sys/stat.h>
 
 #include <array>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -422,6 +424,10 @@ TEST(NcclLog, TransportsOfAllProcessesHaveALimit) {
   EXPECT_EQ(got->source.losses().value().at(0).count, 1000U);
 }
 
+constexpr std::string_view kWatchdogLine =
+    "[rank3]:[E505 10:10:03.4 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=31)\n";
+
 TEST(Detect, EndsInAFileWithoutLines) {
   EvidenceFolder folder;
   const std::string path = folder.write("sparse", "epoch 1\n");
@@ -430,6 +436,28 @@ TEST(Detect, EndsInAFileWithoutLines) {
   const std::string late = folder.write("late", std::string(5000, 'x') + "\n");
   std::filesystem::resize_file(late, uintmax_t{200} << 30);
   EXPECT_EQ(detect(late), std::vector{Format::kUnknown});
+  std::ofstream(late, std::ios::app) << "\n" << kWatchdogLine;
+  EXPECT_EQ(detect(late), std::vector{Format::kNcclLog});
+}
+
+TEST(Detect, WhatALongOutputEndsWith) {
+  EvidenceFolder folder;
+  std::string text;
+  for (int i = 0; i < 210'000; ++i) {
+    text += fmt::format("step {} loss {:.3f}\n", i, 5.0 / (1 + i % 7));
+  }
+  EXPECT_EQ(detect(folder.write("a", text)), std::vector{Format::kUnknown});
+  EXPECT_EQ(detect(folder.write("a", text + std::string(kWatchdogLine))), std::vector{Format::kNcclLog});
+  const std::string all = text + call_line(0, 1) +
+                          "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, name=python, GPU has fallen off the bus.\n"
+                          "Thread 4711 (idle): \"MainThread\"\n==============NVSMI LOG==============\n";
+  EXPECT_EQ(detect(folder.write("a", all)),
+            (std::vector{Format::kNcclLog, Format::kKernelLog, Format::kPySpy, Format::kNvidiaSmi}));
+  for (const std::string_view line :
+       {"RCCL version 2.18.3+hip5.7", "[Rank 0] Timeout at NCCL work: 31, last enqueued NCCL work: 40",
+        "Ranks 1, 2 failed to pass monitoredBarrier in 3 ms", "[rank1]: Traceback (most recent call last):"}) {
+    EXPECT_EQ(detect(folder.write("a", text + std::string(line) + "\n")), std::vector{Format::kNcclLog}) << line;
+  }
 }
 
 TEST(Detect, ByContent) {
