@@ -14,6 +14,7 @@
 #include "base/process/command.h"
 #include "import/byte_stream.h"
 #include "import/chrome_trace/trace.h"
+#include "import/dcgm_health/health_report.h"
 #include "import/evidence.h"
 #include "import/kernel_log/message.h"
 #include "import/lines.h"
@@ -78,7 +79,7 @@ bool is_autopsy_result(std::string_view head) {
          first.find(kMadeByAutopsy, key) != std::string_view::npos;
 }
 
-/// dcgmi dmon's table of columns, the head of dcgmi health -c, and those of dcgmi stats.
+/// dcgmi dmon's table of columns, the head of an old dcgmi health -c, and those of dcgmi stats.
 bool is_dcgmi_output(std::string_view head) {
   for (size_t at = 0; at < head.size();) {
     const std::string_view line = head.substr(at, head.find('\n', at) - at);
@@ -132,6 +133,7 @@ constexpr std::array<std::string_view, 5> kKernelWords{
 constexpr std::array<std::string_view, 1> kPySpyWords{"\"MainThread\""};
 constexpr std::array<std::string_view, 1> kRasWords{"Communicators... ("};
 constexpr std::array<std::string_view, 1> kSmiWords{"NVSMI LOG"};
+constexpr std::array<std::string_view, 1> kHealthWords{"Health Monitor Report"};
 
 /// A format whose files consist of lines: a job's output may have several.
 struct LineFormat {
@@ -147,7 +149,8 @@ constexpr std::array kLineFormats{LineFormat{Format::kNcclLog, is_log_line, kLog
                                   LineFormat{Format::kPySpy, is_py_spy_line, kPySpyWords},
                                   LineFormat{Format::kNcclRas, is_ras_line, kRasWords},
                                   LineFormat{Format::kNcclInspector, is_inspector_line, {}},
-                                  LineFormat{Format::kNvidiaSmi, is_gpu_report_line, kSmiWords}};
+                                  LineFormat{Format::kNvidiaSmi, is_gpu_report_line, kSmiWords},
+                                  LineFormat{Format::kDcgmHealth, is_health_report_line, kHealthWords}};
 
 /// The formats of a text, by its lines.
 class FormatSearch {
@@ -231,11 +234,11 @@ Result<std::vector<Format>> formats_in_text(const std::string& path) {
 }  // namespace
 
 std::string_view name_of(Format format) {
-  constexpr std::array<std::string_view, 16> kNames{
+  constexpr std::array<std::string_view, 17> kNames{
       "unknown",           "recording",           "profiler file",     "NCCL log",       "Flight Recorder dump",
       "nccl-tests output", "kernel log",          "py-spy dump",       "profiler trace", "packet capture",
       "NCCL RAS output",   "NCCL Inspector file", "nvidia-smi report", "autopsy result", "dcgmi output",
-      "other pickle"};
+      "other pickle",      "DCGM health report"};
   return kNames[static_cast<size_t>(format)];
 }
 
@@ -247,7 +250,8 @@ std::optional<Error> not_read(Format format, const std::string& path) {
   }
   if (format == Format::kDcgmi) {
     return Error{ErrorKind::kUsage, path + ": this is output of dcgmi, which is not read",
-                 "give the kernel's log (dmesg has Xids) and nvidia-smi -q of that host"};
+                 "give the kernel's log (dmesg has Xids), nvidia-smi -q and dcgmi health -c (DCGM 2 or newer) of that "
+                 "host"};
   }
   return std::nullopt;
 }
@@ -262,7 +266,8 @@ std::span<const Reader> readers() {
                                        Reader{Format::kPacketCapture, "flow", import_packet_captures},
                                        Reader{Format::kNcclRas, "report", import_nccl_ras},
                                        Reader{Format::kNcclInspector, "", import_nccl_inspector},
-                                       Reader{Format::kNvidiaSmi, "GPU", import_nvidia_smi}};
+                                       Reader{Format::kNvidiaSmi, "GPU", import_nvidia_smi},
+                                       Reader{Format::kDcgmHealth, "GPU", import_dcgm_health}};
   return kReaders;
 }
 
