@@ -435,7 +435,6 @@ TEST(Detect, EndsInAFileWithoutLines) {
   EXPECT_EQ(detect(path), std::vector{Format::kUnknown});
   const std::string late = folder.write("late", std::string(5000, 'x') + "\n");
   std::filesystem::resize_file(late, uintmax_t{200} << 30);
-  EXPECT_EQ(detect(late), std::vector{Format::kUnknown});
   std::ofstream(late, std::ios::app) << "\n" << kWatchdogLine;
   EXPECT_EQ(detect(late), std::vector{Format::kNcclLog});
 }
