@@ -23,7 +23,7 @@ uint64_t size_of(const UniqueFd& fd) {
   return ::fstat(fd.get(), &info) == 0 && info.st_size > 0 ? static_cast<uint64_t>(info.st_size) : 0;
 }
 
-/// Up to `limit_bytes`. Takes no more memory than the file has bytes, unless it grows meanwhile.
+/// Up to `limit_bytes`. Takes no more memory than the file has bytes, unless it grows in the meantime.
 Result<std::string> read_all(const UniqueFd& fd, const std::string& path, size_t limit_bytes) {
   std::string content;
   content.reserve(std::min<uint64_t>(size_of(fd), limit_bytes));

@@ -10,8 +10,8 @@
 
 namespace stalltrace::import {
 
-/// After Wu and Manber ("A fast algorithm for multi-pattern searching", 1994): by two bytes of the text, so many others
-/// are skipped as no word can begin before.
+/// After Wu and Manber ("A fast algorithm for multi-pattern searching", 1994): two bytes of the text show how many
+/// others can be skipped, since no word begins there.
 class WordSearch {
  public:
   static constexpr size_t kShortest = 7;
