@@ -167,7 +167,7 @@ class Judge {
     for (const GpuState& gpu : states.gpus) {
       capped += has(gpu, GpuCondition::kPowerCap) ? 1 : 0;
       pending += has(gpu, GpuCondition::kRemapPending) ? 1 : 0;
-      warned += has(gpu, GpuCondition::kWarned) ? 1 : 0;
+      warned += has(gpu, GpuCondition::kOtherWarning) ? 1 : 0;
       if (!is_broken(gpu) && !is_throttled(gpu)) {
         continue;
       }

@@ -102,7 +102,7 @@ TEST(GpuStates, WhatIsUsualIsANote) {
 TEST(GpuStates, OfDcgmsHealthChecks) {
   Shown shown;
   shown.begin("dcgmi health: Failure, 4 GPUs with incidents");
-  shown.gpu({GpuCondition::kWarned});
+  shown.gpu({GpuCondition::kOtherWarning});
   shown.gpu({GpuCondition::kNvlinkFailed});
   shown.gpu({GpuCondition::kSwThermal});
   shown.gpu({GpuCondition::kPcieFailed, GpuCondition::kOtherFailed});

@@ -149,7 +149,7 @@ void HealthReportReader::end_system() {
              : system_ == "PCIe system" ? GpuCondition::kPcieFailed
                                         : GpuCondition::kOtherFailed);
   } else if (result_ == "Warning" && !known) {
-    add(gpu, GpuCondition::kWarned);
+    add(gpu, GpuCondition::kOtherWarning);
   }
   system_.clear();
   result_.clear();

@@ -79,7 +79,7 @@ TEST(DcgmHealth, OtherIncidentsByTheirPart) {
                      gpu("3", "Memory system", "Failure", {"row remappings are pending"}) +
                      gpu("4", "Driver", "Healthy", {}));
   EXPECT_EQ(states_of(text, 1),
-            (std::vector<std::string>{"gpu 0 has warned nvlink_failed", "gpu 1 has pcie_failed",
+            (std::vector<std::string>{"gpu 0 has other_warning nvlink_failed", "gpu 1 has pcie_failed",
                                       "gpu 2 has other_failed", "gpu 3 has remap_pending other_failed", "gpu 4 has"}));
 }
 

@@ -29,10 +29,10 @@ enum class GpuCondition : uint8_t {
   kNvlinkFailed,      // of DCGM's health checks: a failure of its NVLinks
   kPcieFailed,        // of its PCIe link
   kOtherFailed,       // another
-  kWarned,            // less than a failure
+  kOtherWarning,      // less than a failure
 };
 /// "hw_slowdown", "hw_thermal", "hw_power_brake", "sw_thermal", "power_cap", "uncorrectable_ecc", "remap_failed",
-/// "remap_pending", "reset_required", "nvlink_failed", "pcie_failed", "other_failed", "warned"
+/// "remap_pending", "reset_required", "nvlink_failed", "pcie_failed", "other_failed", "other_warning"
 std::string_view to_text(GpuCondition condition);
 
 struct GpuState {
