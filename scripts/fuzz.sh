@@ -6,18 +6,18 @@
 # functions), libraries (the files that they map), proc (/proc),
 # recording (explain, query, export, merge and the MCP tools on edited recordings), sql (the SQL of query), config (the configuration
 # file), words (durations, lists of nodes, faults of the lab), log dump benchmark kernel_log py_spy chrome_trace capture ras inspector
-# nvidia_smi (tests/fuzz/imports: NCCL's logs, Flight Recorder dumps, nccl-tests output, kernel logs, py-spy dumps, traces of
-# torch.profiler, packet captures, reports of NCCL's RAS, lines of its Inspector, nvidia-smi -q), mcp (lines of an MCP client), http
-# (what servers and clients of recordings read of each other), fleet (rows and descriptions of other nodes), peers (what nodes of a
-# preflight read of each other), autopsy (results of other hosts); without one all, SECONDS each. 0 seconds: compiles only.
-# Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
+# nvidia_smi dcgm_health (tests/fuzz/imports: NCCL's logs, Flight Recorder dumps, nccl-tests output, kernel logs, py-spy dumps, traces
+# of torch.profiler, packet captures, reports of NCCL's RAS, lines of its Inspector, nvidia-smi -q, dcgmi health -c), mcp (lines of an
+# MCP client), http (what servers and clients of recordings read of each other), fleet (rows and descriptions of other nodes), peers
+# (what nodes of a preflight read of each other), autopsy (results of other hosts); without one all, SECONDS each. 0 seconds: compiles
+# only. Needs clang and libclang-rt. Afterwards the target's corpus (tests/fuzz/corpus/TARGET.pack) holds few inputs that
 # cover all code reached so far. An input that fails is left in build-fuzz/finding-* and fails the run. JOBS compilers run at once,
 # one for each CPU by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-600}
 all="profiler_file agent records traceback stacks native libraries proc recording sql config words log dump benchmark kernel_log
-  py_spy chrome_trace capture ras inspector nvidia_smi mcp http fleet peers autopsy"
+  py_spy chrome_trace capture ras inspector nvidia_smi dcgm_health mcp http fleet peers autopsy"
 targets=${2:-$all}
 build=build-fuzz
 flags=(-std=c++2b -O1 -gline-tables-only -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -isystem tests/fuzz/clang

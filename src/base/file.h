@@ -16,8 +16,11 @@ namespace stalltrace {
 /// O_NOFOLLOW. Errors: not found, not readable, not a regular file.
 Result<UniqueFd> open_regular(const std::string& path, int more_flags = 0);
 
-/// The whole file (also a /proc file, whose size is unknown), at most `limit_bytes`.
+/// The whole file (also a /proc file or a pipe, whose size is unknown), at most `limit_bytes`.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = 16U << 20);
+/// An untrusted file as a whole. Errors: those of open_regular, and "PATH: larger than ...", before anything is read
+/// unless it grows at that moment.
+Result<std::string> read_whole(const std::string& path, size_t most_bytes);
 
 /// Writes to `path` atomically: it is replaced by the complete new file, or unchanged. Returns once the file is stored
 /// on disk. A link of that name is replaced, not followed.

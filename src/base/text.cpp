@@ -26,6 +26,12 @@ constexpr std::array kDurationUnits{
 constexpr std::array kSizeUnits{Unit{"", 1}, Unit{"k", 1LL << 10}, Unit{"m", 1LL << 20}, Unit{"g", 1LL << 30},
                                 Unit{"t", 1LL << 40}};
 
+/// The characters from ' ' to '~' at the beginning of `text`: nothing in them is replaced anywhere here.
+std::string_view plain_begin(std::string_view text) {
+  const auto* const end = std::ranges::find_if_not(text, [](char c) { return c >= ' ' && c <= '~'; });
+  return text.substr(0, static_cast<size_t>(end - text.begin()));
+}
+
 /// The first code point of `text` and its length in UTF-8 (RFC 3629); length 0 if it is invalid.
 std::pair<char32_t, size_t> first_code_point(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -147,18 +153,30 @@ std::string format_size(int64_t size_bytes) {
 
 std::string printable(std::string_view text) {
   std::string line;
-  while (!text.empty()) {
+  line.reserve(text.size());
+  while (true) {
+    const std::string_view plain = plain_begin(text);
+    line += plain;
+    text.remove_prefix(plain.size());
+    if (text.empty()) {
+      return line;
+    }
     const auto [code, length] = first_code_point(text);
     line += length == 0 || is_treacherous(code) ? std::string_view("?") : text.substr(0, length);
     text.remove_prefix(std::max<size_t>(length, 1));
   }
-  return line;
 }
 
 std::string escape_in_json(std::string_view json) {
   std::string escaped;
   escaped.reserve(json.size());
-  while (!json.empty()) {
+  while (true) {
+    const std::string_view plain = plain_begin(json);
+    escaped += plain;
+    json.remove_prefix(plain.size());
+    if (json.empty()) {
+      return escaped;
+    }
     const auto [code, length] = first_code_point(json);
     if (length == 0 || code < 0x20 || !is_treacherous(code)) {  // JSON's own line breaks are layout
       escaped += json.substr(0, std::max<size_t>(length, 1));
@@ -170,7 +188,6 @@ std::string escape_in_json(std::string_view json) {
     }
     json.remove_prefix(std::max<size_t>(length, 1));
   }
-  return escaped;
 }
 
 std::vector<std::string_view> split(std::string_view text, char separator) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 namespace stalltrace {
 namespace {
 
@@ -45,6 +47,41 @@ TEST(Printable, BytesThatAreNoUtf8BecomeQuestionMarks) {
   EXPECT_EQ(printable("\xe0\x80\x9b"), "???") << "so, too, U+001B";
   EXPECT_EQ(printable("\xed\xa0\x80"), "???") << "a surrogate";
   EXPECT_EQ(printable("\xf4\x90\x80\x80\xff"), "?????") << "beyond Unicode";
+}
+
+/// As printable(), but of plain characters one by one: what is between them it sees alone.
+std::string printable_by_parts(std::string_view text) {
+  std::string line;
+  std::string others;
+  for (const char c : text) {
+    if (c >= ' ' && c <= '~') {
+      line += printable(others) + c;
+      others.clear();
+    } else {
+      others += c;
+    }
+  }
+  return line + printable(others);
+}
+
+TEST(Printable, RunsOfPlainCharactersChangeNothing) {
+  std::mt19937 chance(11);
+  const std::vector<std::string_view> kParts{"abc ~", "\u202e", "\u00fc", "\xe2\x86", "\xc3", "\x9b",       "\x7f",
+                                             "\n",    "\xf4",   "x",      "\u0085",   " ",    "\U0001f600", "\xff"};
+  for (int round = 0; round < 3000; ++round) {
+    std::string text;
+    for (size_t i = chance() % 12; i > 0; --i) {
+      if (chance() % 2 == 0) {
+        text += kParts[chance() % kParts.size()];
+      } else {
+        text += static_cast<char>(chance() % 256);
+      }
+    }
+    const std::string line = printable(text);
+    ASSERT_EQ(line, printable_by_parts(text));
+    ASSERT_EQ(printable(line), line);
+    ASSERT_EQ(escape_in_json(line), line) << "nothing is left to escape";
+  }
 }
 
 TEST(Capitalised, ChangesOneLetter) {

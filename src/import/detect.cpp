@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises the format of an evidence file by its first bytes and lines.
+// Recognises the formats of an evidence file by its first bytes, and of a text by its lines.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <system_error>
 #include <vector>
 
 #include "base/file.h"
 #include "base/process/command.h"
 #include "import/byte_stream.h"
 #include "import/chrome_trace/trace.h"
+#include "import/dcgm_health/health_report.h"
 #include "import/evidence.h"
 #include "import/kernel_log/message.h"
 #include "import/lines.h"
@@ -22,6 +27,7 @@
 #include "import/nvidia_smi/gpu_report.h"
 #include "import/packet_capture/packets.h"
 #include "import/py_spy/dump.h"
+#include "import/word_search.h"
 #include "model/events/imported/torch_report.h"
 #include "model/json/autopsy_result.h"
 
@@ -32,9 +38,12 @@ constexpr std::string_view kSqlite = "SQLite format 3";
 constexpr std::string_view kProfilerMagic = "STBLKBOX";
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr size_t kHeadBytes = 4096;
-// Of a job's output before NCCL's first line:
+// Of a text from its beginning each line is looked at:
 constexpr int64_t kMostLinesSearched = 200'000;
 constexpr uint64_t kMostBytesSearched = uint64_t{64} << 20;
+// then those with certain words, since a job that fails after days says so at the end of its output:
+constexpr uint64_t kMostBytesScanned = uint64_t{1} << 30;
+constexpr uint64_t kMostBytesAtEnd = uint64_t{256} << 20;
 
 bool is_json_dump(std::string_view head) {
   const size_t brace = head.find_first_not_of(" \t\r\n");
@@ -70,7 +79,7 @@ bool is_autopsy_result(std::string_view head) {
          first.find(kMadeByAutopsy, key) != std::string_view::npos;
 }
 
-/// dcgmi dmon's table of columns, the head of dcgmi health -c, and those of dcgmi stats.
+/// dcgmi dmon's table of columns, the head of an old dcgmi health -c, and those of dcgmi stats.
 bool is_dcgmi_output(std::string_view head) {
   for (size_t at = 0; at < head.size();) {
     const std::string_view line = head.substr(at, head.find('\n', at) - at);
@@ -102,56 +111,134 @@ bool is_log_line(std::string_view text) {
 // A single line that looks like the kernel's may have any origin.
 constexpr size_t kKernelLines = 8;
 
+/// What lines of NCCL, and of PyTorch's watchdog, checks and tracebacks have, and few others.
+constexpr std::array<std::string_view, 15> kLogWords{"NCCL INFO",
+                                                     "NCCL WARN",
+                                                     "NCCL TRACE",
+                                                     "NCCL CALL",
+                                                     "NCCL version",
+                                                     "RCCL version",
+                                                     "Watchdog caught collective operation timeout",
+                                                     "detected by watchdog at work",
+                                                     "Timeout at NCCL work: ",
+                                                     "Timeout at collective: ",
+                                                     "dump signal due to a collective timeout",
+                                                     "Detected mismatch between collectives",
+                                                     "did not receive grad for rank",
+                                                     "to pass monitoredBarrier",
+                                                     "Traceback (most recent call last)"};
+constexpr std::array<std::string_view, 1> kTestWords{"nThread "};
+constexpr std::array<std::string_view, 5> kKernelWords{
+    "NVRM: Xid (", "SXid (PCI:", "PCIe Bus Error: severity=", "DPC: containment event", "Killed process "};
+constexpr std::array<std::string_view, 1> kPySpyWords{"\"MainThread\""};
+constexpr std::array<std::string_view, 1> kRasWords{"Communicators... ("};
+constexpr std::array<std::string_view, 1> kSmiWords{"NVSMI LOG"};
+constexpr std::array<std::string_view, 1> kHealthWords{"Health Monitor Report"};
+
 /// A format whose files consist of lines: a job's output may have several.
 struct LineFormat {
   Format format;
   bool (*is_line)(std::string_view line);
+  std::span<const std::string_view> words;  // by which a line is found in a long output; none: it is not looked for
   size_t least_lines = 1;
 };
-constexpr std::array kLineFormats{LineFormat{Format::kNcclLog, is_log_line},
-                                  LineFormat{Format::kNcclTests, is_benchmark_line},
-                                  LineFormat{Format::kKernelLog, is_kernel_message},
-                                  LineFormat{Format::kKernelLog, is_kernel_line, kKernelLines},
-                                  LineFormat{Format::kPySpy, is_py_spy_line},
-                                  LineFormat{Format::kNcclRas, is_ras_line},
-                                  LineFormat{Format::kNcclInspector, is_inspector_line},
-                                  LineFormat{Format::kNvidiaSmi, is_gpu_report_line}};
+constexpr std::array kLineFormats{LineFormat{Format::kNcclLog, is_log_line, kLogWords},
+                                  LineFormat{Format::kNcclTests, is_benchmark_line, kTestWords},
+                                  LineFormat{Format::kKernelLog, is_kernel_message, kKernelWords},
+                                  LineFormat{Format::kKernelLog, is_kernel_line, {}, kKernelLines},
+                                  LineFormat{Format::kPySpy, is_py_spy_line, kPySpyWords},
+                                  LineFormat{Format::kNcclRas, is_ras_line, kRasWords},
+                                  LineFormat{Format::kNcclInspector, is_inspector_line, {}},
+                                  LineFormat{Format::kNvidiaSmi, is_gpu_report_line, kSmiWords},
+                                  LineFormat{Format::kDcgmHealth, is_health_report_line, kHealthWords}};
 
-Result<std::vector<Format>> line_formats(const std::string& path, uint64_t most_bytes) {
-  ST_ASSIGN(LineReader lines, LineReader::open(path, most_bytes));
-  std::array<size_t, kLineFormats.size()> seen{};
-  size_t found = 0;
-  std::string scratch;
-  while (const auto line = lines.next()) {
-    const std::string_view text = without_escapes(line->text, scratch);
+/// The formats of a text, by its lines.
+class FormatSearch {
+ public:
+  void take(std::string_view line) {
+    const std::string_view text = without_escapes(line, scratch_);
     for (size_t i = 0; i < kLineFormats.size(); ++i) {
       const LineFormat& one = kLineFormats[i];
-      if (seen[i] < one.least_lines && one.is_line(text) && ++seen[i] == one.least_lines) {
-        ++found;
+      if (seen_[i] < one.least_lines && one.is_line(text) && ++seen_[i] == one.least_lines) {
+        ++found_;
+        words_.reset();
       }
     }
-    if (found == kLineFormats.size() || line->number >= kMostLinesSearched) {
-      break;
+  }
+  /// The same for a line that has a word of a format that was not found yet.
+  void take_if_likely(std::string_view line) {
+    if (!words_) {
+      std::vector<std::string_view> words;
+      for (size_t i = 0; i < kLineFormats.size(); ++i) {
+        const LineFormat& one = kLineFormats[i];
+        if (seen_[i] < one.least_lines) {
+          words.insert(words.end(), one.words.begin(), one.words.end());
+        }
+      }
+      words_.emplace(std::move(words));
+    }
+    if (words_->any_in(line)) {
+      take(line);
     }
   }
-  std::vector<Format> formats;
-  for (size_t i = 0; i < kLineFormats.size(); ++i) {
-    const bool known = std::ranges::find(formats, kLineFormats[i].format) != formats.end();
-    if (seen[i] == kLineFormats[i].least_lines && !known) {
-      formats.push_back(kLineFormats[i].format);
+  [[nodiscard]] bool complete() const { return found_ == kLineFormats.size(); }
+  [[nodiscard]] std::vector<Format> formats() const {
+    std::vector<Format> formats;
+    for (size_t i = 0; i < kLineFormats.size(); ++i) {
+      const bool known = std::ranges::find(formats, kLineFormats[i].format) != formats.end();
+      if (seen_[i] == kLineFormats[i].least_lines && !known) {
+        formats.push_back(kLineFormats[i].format);
+      }
+    }
+    return formats;
+  }
+
+ private:
+  std::array<size_t, kLineFormats.size()> seen_{};
+  size_t found_ = 0;
+  std::optional<WordSearch> words_;  // of formats that were not found
+  std::string scratch_;
+};
+
+Result<std::vector<Format>> formats_in_head(const std::string& path) {
+  FormatSearch search;
+  ST_ASSIGN(LineReader lines, LineReader::open(path, kHeadBytes));
+  while (const auto line = lines.next()) {
+    search.take(line->text);
+  }
+  return search.formats();
+}
+
+Result<std::vector<Format>> formats_in_text(const std::string& path) {
+  FormatSearch search;
+  ST_ASSIGN(LineReader lines, LineReader::open(path, kMostBytesScanned));
+  uint64_t bytes = 0;
+  while (const auto line = search.complete() ? std::nullopt : lines.next()) {
+    bytes += line->text.size();
+    const bool each = line->number <= kMostLinesSearched && bytes <= kMostBytesSearched;
+    each ? search.take(line->text) : search.take_if_likely(line->text);
+  }
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > kMostBytesScanned) {
+    const uint64_t from = std::max(kMostBytesScanned, size - std::min<uintmax_t>(size, kMostBytesAtEnd));
+    ST_ASSIGN(LineReader end, LineReader::open(path, kMostBytesAtEnd, from));
+    end.next();  // the rest of a line
+    while (const auto line = search.complete() ? std::nullopt : end.next()) {
+      search.take_if_likely(line->text);
     }
   }
-  return formats;
+  return search.formats();
 }
 
 }  // namespace
 
 std::string_view name_of(Format format) {
-  constexpr std::array<std::string_view, 16> kNames{
+  constexpr std::array<std::string_view, 17> kNames{
       "unknown",           "recording",           "profiler file",     "NCCL log",       "Flight Recorder dump",
       "nccl-tests output", "kernel log",          "py-spy dump",       "profiler trace", "packet capture",
       "NCCL RAS output",   "NCCL Inspector file", "nvidia-smi report", "autopsy result", "dcgmi output",
-      "other pickle"};
+      "other pickle",      "DCGM health report"};
   return kNames[static_cast<size_t>(format)];
 }
 
@@ -163,7 +250,8 @@ std::optional<Error> not_read(Format format, const std::string& path) {
   }
   if (format == Format::kDcgmi) {
     return Error{ErrorKind::kUsage, path + ": this is output of dcgmi, which is not read",
-                 "give the kernel's log (dmesg has Xids) and nvidia-smi -q of that host"};
+                 "give the kernel's log (dmesg has Xids), nvidia-smi -q and dcgmi health -c (DCGM 2 or newer) of that "
+                 "host"};
   }
   return std::nullopt;
 }
@@ -178,7 +266,8 @@ std::span<const Reader> readers() {
                                        Reader{Format::kPacketCapture, "flow", import_packet_captures},
                                        Reader{Format::kNcclRas, "report", import_nccl_ras},
                                        Reader{Format::kNcclInspector, "", import_nccl_inspector},
-                                       Reader{Format::kNvidiaSmi, "GPU", import_nvidia_smi}};
+                                       Reader{Format::kNvidiaSmi, "GPU", import_nvidia_smi},
+                                       Reader{Format::kDcgmHealth, "GPU", import_dcgm_health}};
   return kReaders;
 }
 
@@ -221,7 +310,7 @@ Result<std::vector<Format>> detect(const std::string& path) {
     return Formats{Format::kFlightRecorder};
   }
   const bool binary = head.find('\0') != std::string::npos;  // a log can have a few, but it begins as text
-  ST_ASSIGN(Formats formats, line_formats(path, binary ? kHeadBytes : kMostBytesSearched));
+  ST_ASSIGN(Formats formats, binary ? formats_in_head(path) : formats_in_text(path));
   if (formats.empty()) {
     return Formats{is_dcgmi_output(plain) ? Format::kDcgmi : Format::kUnknown};
   }

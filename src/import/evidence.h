@@ -32,12 +32,13 @@ enum class Format : uint8_t {
   kNcclInspector,   // lines of NCCL's Inspector
   kNvidiaSmi,       // text of nvidia-smi -q
   kAutopsy,         // the result of stalltrace autopsy: no reader here has it
-  kDcgmi,           // output of dcgmi dmon, health or stats: recognised, not read
+  kDcgmi,           // output of dcgmi dmon or stats, or of an old dcgmi health: recognised, not read
   kOtherPickle,     // of anything else
+  kDcgmHealth,      // text of dcgmi health -c
 };
 /// "recording", "profiler file", "NCCL log", "Flight Recorder dump", "nccl-tests output", "kernel log", "py-spy
 /// dump", "profiler trace", "packet capture", "NCCL RAS output", "NCCL Inspector file",
-/// "nvidia-smi report", "other pickle", "unknown"
+/// "nvidia-smi report", "DCGM health report", "other pickle", "unknown"
 std::string_view name_of(Format format);
 
 /// By the file's content: a job's output can have several formats. At least one; kUnknown only alone. Fails if the file
@@ -95,6 +96,10 @@ Result<Summary> import_nccl_inspector(std::span<const std::string> paths, EventS
 /// Text of nvidia-smi -q. Fails if none can be read.
 Result<Summary> import_nvidia_smi(std::span<const std::string> paths, EventSink& sink, const Note& note,
                                   const Options& options = {});
+
+/// Text of dcgmi health -c. Fails if none can be read.
+Result<Summary> import_dcgm_health(std::span<const std::string> paths, EventSink& sink, const Note& note,
+                                   const Options& options = {});
 
 /// What RAS answered to a question of ours.
 struct RasAnswer {

@@ -11,8 +11,11 @@
 
 namespace stalltrace::import {
 
-Result<LineReader> LineReader::open(const std::string& path, uint64_t most_bytes) {
+Result<LineReader> LineReader::open(const std::string& path, uint64_t most_bytes, uint64_t from) {
   ST_ASSIGN(UniqueFd fd, open_regular(path));
+  if (from > 0 && ::lseek(fd.get(), static_cast<off_t>(from), SEEK_SET) < 0) {
+    return fail_errno("read " + path, errno);
+  }
   return LineReader(std::move(fd), most_bytes);
 }
 

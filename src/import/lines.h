@@ -24,8 +24,10 @@ class LineReader {
  public:
   static constexpr size_t kLongest = size_t{64} << 10;
 
-  /// Fails if it is no readable regular file. It ends where about `most_bytes` were read.
-  static Result<LineReader> open(const std::string& path, uint64_t most_bytes = std::numeric_limits<uint64_t>::max());
+  /// Fails if it is no readable regular file. It ends where about `most_bytes` were read. Where it begins, at `from`, a
+  /// line may be cut.
+  static Result<LineReader> open(const std::string& path, uint64_t most_bytes = std::numeric_limits<uint64_t>::max(),
+                                 uint64_t from = 0);
 
   /// None at the end of the file, or where it can't be read any further (`failed`).
   std::optional<Line> next();

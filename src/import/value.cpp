@@ -42,6 +42,16 @@ ValueIndex ValueTree::add_dict() {
   return index;
 }
 
+void ValueTree::expect(ValueIndex into, size_t members) {
+  if (kind(into) == Kind::kList) {
+    auto& list = lists_[static_cast<size_t>(at(into).number)];
+    list.reserve(list.empty() ? members : 0);
+  } else if (kind(into) == Kind::kDict) {
+    auto& dict = dicts_[static_cast<size_t>(at(into).number)];
+    dict.reserve(dict.empty() ? members : 0);
+  }
+}
+
 bool ValueTree::append(ValueIndex list, ValueIndex item) {
   if (kind(list) != Kind::kList || ++members_ > kMostValues) {
     return false;

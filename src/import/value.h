@@ -31,6 +31,8 @@ class ValueTree {
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
   ValueIndex add_list();
   ValueIndex add_dict();
+  /// That an empty list or dictionary is about to get this many members, which the caller has: only saves time.
+  void expect(ValueIndex into, size_t members);
   bool append(ValueIndex list, ValueIndex item);
   bool put(ValueIndex dict, ValueIndex key, ValueIndex value);
   [[nodiscard]] bool full() const { return full_; }

@@ -207,7 +207,7 @@ class Autopsy(Case):
         (folder / "job.db").write_bytes(b"SQLite format 3\0" + b"x" * 4096)  # of which a user has to know first
         self.refused(run("explain", folder), FAILED, "job.db")
         (folder / "job.db").unlink()
-        (folder / "health.txt").write_text("+----+\n| Health Monitor Report |\n+====+\n| Overall Health | Healthy |\n")
+        (folder / "health.txt").write_text("Health Monitor Report\n+----+----+\n| Overall Health:   Healthy |\n+====+====+\n")  # of DCGM 1
         for text in ((folder / "health.txt").read_text(), "#Entity   GPUTL  MCUTL\nID\nGPU 0     95     40\n"):
             (folder / "health.txt").write_text(text)
             self.refused(run("explain", folder / "health.txt"), USAGE, "dcgmi")

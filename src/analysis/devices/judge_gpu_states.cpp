@@ -22,7 +22,9 @@ constexpr size_t kMostFindings = 16;
 /// The newest report of a file.
 struct States {
   std::string file;
+  bool by_dcgm = false;
   int64_t time_ns = 0;
+  std::string head;  // what the report says of all
   std::vector<GpuState> gpus;
 };
 
@@ -38,7 +40,8 @@ bool has(const GpuState& gpu, GpuCondition condition) {
 
 bool is_broken(const GpuState& gpu) {
   return has(gpu, GpuCondition::kUncorrectableEcc) || has(gpu, GpuCondition::kRemapFailed) ||
-         has(gpu, GpuCondition::kResetRequired);
+         has(gpu, GpuCondition::kResetRequired) || has(gpu, GpuCondition::kNvlinkFailed) ||
+         has(gpu, GpuCondition::kPcieFailed) || has(gpu, GpuCondition::kOtherFailed);
 }
 
 bool is_throttled(const GpuState& gpu) {
@@ -58,6 +61,9 @@ std::string conditions_text(const GpuState& gpu) {
   add(GpuCondition::kRemapFailed, "a row of its memory could not be replaced");
   add(GpuCondition::kUncorrectableEcc,
       fmt::format("{} since its driver was loaded", count_of(gpu.uncorrectable, "uncorrectable ECC error")));
+  add(GpuCondition::kNvlinkFailed, "DCGM reports a failure of its NVLinks");
+  add(GpuCondition::kPcieFailed, "DCGM reports a failure of its PCIe link");
+  add(GpuCondition::kOtherFailed, "DCGM reports a failure, which the file describes");
   add(GpuCondition::kHwThermal, "the hardware lowers its clocks for heat");
   add(GpuCondition::kHwPowerBrake, "the power supply's signal lowers its clocks");
   if (!has(gpu, GpuCondition::kHwThermal) && !has(gpu, GpuCondition::kHwPowerBrake)) {
@@ -105,8 +111,9 @@ class Judge {
     std::map<NodeId, Node> others;
     ST_ASSIGN(const std::vector<Node> nodes, source_.nodes());
     for (const Node& node : nodes) {
-      if (node.agent_version == kGpuStateFormat) {
+      if (node.agent_version == kGpuStateFormat || node.agent_version == kGpuHealthFormat) {
         states_[node.node_id].file = node.name;
+        states_[node.node_id].by_dcgm = node.agent_version == kGpuHealthFormat;
       } else {
         others.emplace(node.node_id, node);
       }
@@ -129,6 +136,7 @@ class Judge {
       if (row.kind == LogKind::kVersion) {
         states->second.gpus.clear();
         states->second.time_ns = row.timestamp_ns;
+        states->second.head = row.text;
       } else if (auto gpu = gpu_state_from_text(row.text)) {
         states->second.gpus.push_back(std::move(*gpu));
       }
@@ -155,9 +163,11 @@ class Judge {
     int64_t capped = 0;
     int64_t pending = 0;
     int64_t faulty = 0;
+    int64_t warned = 0;
     for (const GpuState& gpu : states.gpus) {
       capped += has(gpu, GpuCondition::kPowerCap) ? 1 : 0;
       pending += has(gpu, GpuCondition::kRemapPending) ? 1 : 0;
+      warned += has(gpu, GpuCondition::kOtherWarning) ? 1 : 0;
       if (!is_broken(gpu) && !is_throttled(gpu)) {
         continue;
       }
@@ -165,11 +175,12 @@ class Judge {
         add_finding(states, gpu);
       }
     }
-    std::string text = fmt::format("{}: {}, {} with errors or clocks kept low", states.file,
-                                   count_of(std::ssize(states.gpus), "GPU"), faulty);
+    const std::string what = states.by_dcgm ? printable(states.head) : count_of(std::ssize(states.gpus), "GPU");
+    std::string text = fmt::format("{}: {}, {} with errors or clocks kept low", states.file, what, faulty);
     text += capped > 0 ? fmt::format(", {} at the power limit, which is usual under load", capped) : "";
     text += pending > 0 ? fmt::format(", {} with a memory row to be replaced at the next reset", pending) : "";
-    report_.notes.push_back(text + "; nvidia-smi shows a moment");
+    text += warned > 0 ? fmt::format(", {} with other warnings, which the file describes", warned) : "";
+    report_.notes.push_back(text + (states.by_dcgm ? "; dcgmi does not show when" : "; nvidia-smi shows a moment"));
   }
 
   void add_finding(const States& states, const GpuState& gpu) {
@@ -187,8 +198,12 @@ class Judge {
                                     : fmt::format(" in {}", states.file),
                     conditions_text(gpu), numbers_text(gpu));
     finding.evidence.push_back({"log_line", 1, fmt::format("{}: {}", states.file, gpu_state_text(gpu)), {}});
-    finding.evidence.push_back(
-        {"log_line", 0, "nvidia-smi shows a moment: how long it was so, and what it cost, is not known", {}});
+    finding.evidence.push_back({"log_line",
+                                0,
+                                states.by_dcgm
+                                    ? "dcgmi shows what its checks saw: since when, and what it cost, is not known"
+                                    : "nvidia-smi shows a moment: how long it was so, and what it cost, is not known",
+                                {}});
     finding.remedy = broken ? "look at the host's kernel log for Xid messages (dmesg | grep -i xid); reset the GPU or "
                               "restart the host, and have the GPU replaced if it comes back"
                             : "look at the host's fans, inlet temperature and power supplies, and watch it: nvidia-smi "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nvidia-smi -q` shows of GPUs: device_error for what has to be repaired, slow_device for clocks that heat or the
-// power supply keep low. It shows a moment, and names processes by number, not by host.
+// What `nvidia-smi -q` and `dcgmi health -c` show of GPUs: device_error for what has to be repaired, slow_device for
+// clocks that heat or the power supply keep low. It shows a moment, and names processes by number, not by host.
 #pragma once
 
 #include "model/finding.h"

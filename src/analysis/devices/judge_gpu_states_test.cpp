@@ -21,7 +21,7 @@ struct Shown {
   MemorySource source;
   int64_t line = 0;
 
-  void begin() { add(LogKind::kVersion, "nvidia-smi: 8 GPUs"); }
+  void begin(std::string text = "nvidia-smi: 8 GPUs") { add(LogKind::kVersion, std::move(text)); }
   void gpu(std::vector<GpuCondition> conditions, std::vector<int32_t> pids = {}) {
     GpuState state{.device = fmt::format("0000:{:02x}:00", line), .sm_mhz = 345, .max_sm_mhz = 1980, .temperature = 91};
     state.uncorrectable = std::ranges::count(conditions, GpuCondition::kUncorrectableEcc);
@@ -39,9 +39,9 @@ struct Shown {
       source.accept(process);
     }
   }
-  Report explained() {
+  Report explained(std::string_view format = kGpuStateFormat) {
     Node node{.node_id = kFile, .name = "smi.txt", .started_ns = kShownNs, .ended_ns = kShownNs};
-    node.agent_version = kGpuStateFormat;
+    node.agent_version = format;
     node.missing_evidence = "call_durations calls time_zone";
     source.accept(node);
     const auto result = explain(source);
@@ -96,6 +96,29 @@ TEST(GpuStates, WhatIsUsualIsANote) {
   EXPECT_TRUE(report.findings.empty());
   EXPECT_EQ(report.health(), std::nullopt);
   ASSERT_FALSE(report.notes.empty());
+  golden::expect_text(report.notes.back());
+}
+
+TEST(GpuStates, OfDcgmsHealthChecks) {
+  Shown shown;
+  shown.begin("dcgmi health: Failure, 4 GPUs with incidents");
+  shown.gpu({GpuCondition::kOtherWarning});
+  shown.gpu({GpuCondition::kNvlinkFailed});
+  shown.gpu({GpuCondition::kSwThermal});
+  shown.gpu({GpuCondition::kPcieFailed, GpuCondition::kOtherFailed});
+  const Report report = shown.explained(kGpuHealthFormat);
+  ASSERT_EQ(report.findings.size(), 3U);
+  EXPECT_EQ(report.health(), false);
+  std::vector<Cause> causes;
+  for (const Finding& finding : report.findings) {
+    causes.push_back(finding.cause);
+    EXPECT_EQ(finding.severity, Severity::kMedium);
+    ASSERT_GE(finding.evidence.size(), 2U);
+  }
+  EXPECT_EQ(std::ranges::count(causes, Cause::kDeviceError), 2);
+  EXPECT_EQ(std::ranges::count(causes, Cause::kSlowDevice), 1);
+  ASSERT_FALSE(report.notes.empty());
+  golden::expect_text(report.findings[0].evidence[1].text);
   golden::expect_text(report.notes.back());
 }
 

@@ -137,14 +137,7 @@ class AutopsySubcommand final : public Subcommand {
     confine_to_reading(files_, out_);
     std::vector<autopsy::HostResult> hosts;
     for (const std::string& path : files_) {
-      if (auto opened = open_regular(path); !opened) {
-        return std::unexpected(std::move(opened.error()));
-      }
-      ST_ASSIGN(const std::string content, read_file(path, autopsy::kLargestResult + 1));
-      if (content.size() > autopsy::kLargestResult) {
-        return fail(fmt::format("{}: larger than {}", path, format_size(autopsy::kLargestResult)), {},
-                    ErrorKind::kCorrupt);
-      }
+      ST_ASSIGN(const std::string content, read_whole(path, autopsy::kLargestResult));
       auto host = autopsy::read_result(content);
       if (!host) {
         return with_context(path, std::move(host.error()));

@@ -4,7 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <map>
+#include <unordered_map>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "import/flight_recorder/pickle.h"
 #include "import/json.h"
@@ -14,8 +17,9 @@ namespace stalltrace::import {
 namespace {
 
 constexpr size_t kMostEntries = 100'000;
-constexpr size_t kMostFrameBytes = size_t{64} << 20;  // of all entries
-constexpr size_t kMostFrames = 64;
+constexpr size_t kMostFrameBytes = size_t{64} << 20;  // of all stacks
+constexpr size_t kMostFrames = 64;                    // of a stack
+constexpr size_t kMostFrameTexts = size_t{1} << 18;   // of all stacks
 constexpr size_t kMostTensors = 64;
 constexpr size_t kMostDimensions = 16;
 constexpr size_t kLongestName = 512;
@@ -54,6 +58,22 @@ constexpr std::array<std::pair<std::string_view, int32_t>, 9> kDatatypes{{
     {"BFloat16", 9},
 }};
 
+/// What a frame says. The texts are the tree's.
+struct FrameText {
+  std::string_view function;
+  std::string_view file;
+  int32_t line = 0;  // 0: not known
+
+  bool operator==(const FrameText&) const = default;
+};
+
+struct FrameHash {
+  size_t operator()(const FrameText& frame) const {
+    const uint64_t texts = splitmix64_text(frame.file, splitmix64_text(frame.function));
+    return splitmix64_fold(texts, static_cast<uint64_t>(frame.line));
+  }
+};
+
 class Reader {
  public:
   Reader(const ValueTree& tree, ValueIndex top) : tree_(tree), top_(top) {}
@@ -77,7 +97,7 @@ class Reader {
         continue;
       }
       if (dump.entries.size() < kMostEntries) {
-        dump.entries.push_back(read_entry(all[i], dump.stacks_left));
+        dump.entries.push_back(read_entry(all[i], dump));
       } else {
         ++dump.entries_left;
       }
@@ -141,7 +161,7 @@ class Reader {
                                  : DumpEntry::State::kUnknown;
   }
 
-  DumpEntry read_entry(ValueIndex value, uint64_t& stacks_left) {
+  DumpEntry read_entry(ValueIndex value, Dump& dump) {
     DumpEntry entry;
     const std::vector<ValueIndex>& group = tree_.items(tree_.find(value, "process_group"));
     if (!group.empty()) {
@@ -173,7 +193,7 @@ class Reader {
     entry.started_ns = time_in(value, "time_discovered_started_ns");
     entry.completed_ns = time_in(value, "time_discovered_completed_ns");
     read_tensors(value, name, entry);
-    stacks_left += read_frames(value, entry) ? 0 : 1;
+    dump.stacks_left += read_frames(value, dump, entry) ? 0 : 1;
     return entry;
   }
 
@@ -211,26 +231,73 @@ class Reader {
     }
   }
 
-  /// False: too many texts were read before.
-  bool read_frames(ValueIndex value, DumpEntry& entry) {
+  /// Calls of one line of the program have the same frames: a pickle refers to them, JSON repeats them. False: too many
+  /// texts were read before.
+  bool read_frames(ValueIndex value, Dump& dump, DumpEntry& entry) {
     const std::vector<ValueIndex>& frames = tree_.items(tree_.find(value, "frames"));
-    if (!frames.empty() && frame_bytes_ >= kMostFrameBytes) {
+    if (frames.empty()) {
+      return true;
+    }
+    std::vector<uint32_t> stack;
+    for (size_t i = 0; i < std::min(frames.size(), kMostFrames); ++i) {
+      const std::optional<uint32_t> frame = number_of_frame(frames[i]);
+      if (!frame) {
+        return false;
+      }
+      stack.push_back(*frame);
+    }
+    if (const auto known = stacks_.find(stack); known != stacks_.end()) {
+      entry.stack = known->second;
+      return true;
+    }
+    if (frame_bytes_ >= kMostFrameBytes) {
       return false;
     }
-    for (size_t i = 0; i < std::min(frames.size(), kMostFrames); ++i) {
-      PythonFrame frame{.function = text_in(frames[i], "name"), .file = text_in(frames[i], "filename"), .line = {}};
-      const std::optional<int64_t> line = tree_.integer(tree_.find(frames[i], "line"));
-      if (line && *line > 0 && *line < (1 << 30)) {
-        frame.line = static_cast<int32_t>(*line);
-      }
+    entry.stack = static_cast<uint32_t>(dump.stacks.size());
+    std::vector<PythonFrame>& made = dump.stacks.emplace_back();
+    for (const uint32_t number : stack) {
+      const FrameText& text = frames_[number];
+      PythonFrame& frame = made.emplace_back();
+      frame.function = text.function;
+      frame.file = text.file;
+      frame.line = text.line > 0 ? std::optional(text.line) : std::nullopt;
       frame_bytes_ += sizeof frame + frame.function.size() + frame.file.size();
-      entry.frames.push_back(std::move(frame));
     }
+    stacks_.emplace(std::move(stack), *entry.stack);
     return true;
   }
 
+  /// The index in `frames_`; none: it has too many.
+  std::optional<uint32_t> number_of_frame(ValueIndex value) {
+    if (value >= frame_of_value_.size()) {
+      frame_of_value_.resize(size_t{value} + 1, kNoFrame);
+    }
+    uint32_t& number = frame_of_value_[value];
+    if (number == kNoFrame) {
+      const std::optional<int64_t> line = tree_.integer(tree_.find(value, "line"));
+      const FrameText text{.function = tree_.text(tree_.find(value, "name")).substr(0, kLongestName),
+                           .file = tree_.text(tree_.find(value, "filename")).substr(0, kLongestName),
+                           .line = line && *line > 0 && *line < (1 << 30) ? static_cast<int32_t>(*line) : 0};
+      const auto known = numbers_.find(text);
+      if (known == numbers_.end() && frames_.size() >= kMostFrameTexts) {
+        return std::nullopt;
+      }
+      number = known == numbers_.end() ? static_cast<uint32_t>(frames_.size()) : known->second;
+      if (known == numbers_.end()) {
+        numbers_.emplace(text, number);
+        frames_.push_back(text);
+      }
+    }
+    return number;
+  }
+
+  static constexpr uint32_t kNoFrame = ~uint32_t{0};
   const ValueTree& tree_;
   ValueIndex top_;
+  std::vector<uint32_t> frame_of_value_;  // by ValueIndex; kNoFrame: not looked up
+  std::vector<FrameText> frames_;
+  std::unordered_map<FrameText, uint32_t, FrameHash> numbers_;  // in `frames_`
+  std::map<std::vector<uint32_t>, uint32_t> stacks_;            // numbers of frames -> index in Dump::stacks
   size_t frame_bytes_ = 0;
 };
 

@@ -32,13 +32,14 @@ struct DumpEntry {
   std::optional<int64_t> completed_ns;
   std::optional<int64_t> count;  // elements, where it has to be the same on all ranks
   std::optional<int32_t> datatype;
-  std::vector<PythonFrame> frames;  // innermost first
+  std::optional<uint32_t> stack;  // index in Dump::stacks
 };
 
 struct Dump {
   std::string version;
   std::map<std::string, std::vector<int32_t>> groups;  // name -> global ranks; empty: not in the dump
   std::vector<DumpEntry> entries;                      // oldest first
+  std::vector<std::vector<PythonFrame>> stacks;        // each once; innermost frame first
   uint64_t entries_left = 0;                           // older ones that were not kept
   uint64_t stacks_left = 0;                            // of entries that were kept
 };

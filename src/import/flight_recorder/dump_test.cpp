@@ -134,6 +134,25 @@ TEST(Dump, OlderVersionsCallTheNumberOtherwise) {
   EXPECT_EQ(read_dump(dump_of(old, "1.5"))->entries.at(0).number, 7);
 }
 
+TEST(Dump, StacksAreKeptOnce) {
+  const auto frames = [](int line) {
+    return fmt::format(
+        R"(,"frames":[{{"name":"step","filename":"/home/u/train.py","line":{}}},{{"name":"main","line":-1}}])", line);
+  };
+  const auto dump = read_dump(dump_of(entry(1, "completed", frames(88)) + "," + entry(2, "completed", frames(89)) +
+                                      "," + entry(3, "completed") + "," + entry(4, "started", frames(88))));
+  ASSERT_TRUE(dump) << dump.error().what;
+  ASSERT_EQ(dump->stacks.size(), 2U);
+  ASSERT_EQ(dump->entries.size(), 4U);
+  EXPECT_EQ(dump->entries[0].stack, dump->entries[3].stack);
+  EXPECT_NE(dump->entries[0].stack, dump->entries[1].stack);
+  EXPECT_FALSE(dump->entries[2].stack);
+  const std::vector<PythonFrame>& stack = dump->stacks.at(dump->entries[1].stack.value());
+  ASSERT_EQ(stack.size(), 2U);
+  EXPECT_EQ(stack[0], (PythonFrame{.function = "step", .file = "/home/u/train.py", .line = 89}));
+  EXPECT_EQ(stack[1], (PythonFrame{.function = "main", .file = "", .line = {}}));
+}
+
 TEST(Dump, AMemoDoesNotMultiplyItsSize) {
   const std::string file = std::string("X\xc8\0\0\0", 5) + std::string(200, 'f');
   std::string bytes = "\x80\x02}("s + text("version") + text("2.4") + text("entries") + "]("s + "}("s + text("frames") +
@@ -149,9 +168,34 @@ TEST(Dump, AMemoDoesNotMultiplyItsSize) {
   ASSERT_TRUE(dump) << dump.error().what;
   EXPECT_EQ(dump->entries.size(), 100'000U);
   EXPECT_EQ(dump->entries_left, 300'000U);
-  EXPECT_GT(dump->stacks_left, 90'000U);
-  EXPECT_EQ(dump->entries.back().frames.size(), 64U);  // the newest have them
-  EXPECT_TRUE(dump->entries.front().frames.empty());
+  EXPECT_EQ(dump->stacks_left, 0U);
+  ASSERT_EQ(dump->stacks.size(), 1U);
+  EXPECT_EQ(dump->stacks[0].size(), 64U);
+  EXPECT_EQ(dump->entries.front().stack, 0U);
+}
+
+TEST(Dump, OfStacksThatDifferTheNewestAreKept) {
+  std::string bytes = "\x80\x02}("s + text("version") + text("2.4") + text("entries") + "]("s;
+  for (const char memo : {'\x01', '\x02'}) {  // two frames, which are no entries
+    bytes += "}("s + text("filename") + std::string("X\xff\x01\0\0", 5) + std::string(511, 'f') + text("line") + "K"s +
+             memo + "uq"s + memo + "0"s;
+  }
+  constexpr int kEntries = 10'000;
+  for (int i = 0; i < kEntries; ++i) {
+    bytes += "}"s + text("frames") + "]("s;
+    for (int bit = 0; bit < 64; ++bit) {  // each number is another order of the two
+      bytes += "h"s + ((i >> (bit % 32)) % 2 == 0 ? '\x01' : '\x02');
+    }
+    bytes += "es"s;
+  }
+  const auto dump = read_dump(bytes + "eu."s);
+  ASSERT_TRUE(dump) << dump.error().what;
+  ASSERT_EQ(dump->entries.size(), size_t{kEntries});
+  EXPECT_GT(dump->stacks.size(), 1000U);
+  EXPECT_EQ(dump->stacks.size() + dump->stacks_left, size_t{kEntries});
+  EXPECT_GT(dump->stacks_left, 5000U);
+  EXPECT_TRUE(dump->entries.back().stack);
+  EXPECT_FALSE(dump->entries.front().stack);
 }
 
 TEST(Dump, AGroupOfWhichOnlyANumberIsKnownJoinsNoOther) {

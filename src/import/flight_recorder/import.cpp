@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -21,13 +22,7 @@ namespace {
 constexpr size_t kLargestDump = size_t{128} << 20;
 
 Result<Dump> load(const std::string& path) {
-  if (auto opened = open_regular(path); !opened) {
-    return std::unexpected(std::move(opened.error()));
-  }
-  ST_ASSIGN(const std::string bytes, read_file(path, kLargestDump + 1));
-  if (bytes.size() > kLargestDump) {
-    return fail(fmt::format("{}: larger than {}", path, format_size(kLargestDump)), {}, ErrorKind::kCorrupt);
-  }
+  ST_ASSIGN(const std::string bytes, read_whole(path, kLargestDump));
   Result<Dump> dump = read_dump(bytes);
   return dump ? std::move(dump) : with_context(path, std::move(dump.error()));
 }
@@ -45,7 +40,6 @@ class Import {
     int64_t first_ns = who.written_ns;
     int64_t last_ns = 0;
     bool timed = true;
-    std::map<std::pair<std::string_view, int64_t>, size_t> newest;  // several entries of one number: a coalesced group
     for (size_t i = 0; i < dump.entries.size(); ++i) {
       const DumpEntry& entry = dump.entries[i];
       timed = timed && entry.created_ns > 0;
@@ -53,16 +47,14 @@ class Import {
         first_ns = std::min(first_ns, entry.created_ns);
         last_ns = std::max({last_ns, entry.created_ns, entry.completed_ns.value_or(0)});
       }
-      if (entry.number) {
-        newest[{entry.group, *entry.number}] = i;
-      }
     }
+    const std::vector<bool> numbered = newest_of_numbers(dump.entries);
+    stack_ids_.assign(dump.stacks.size(), 0);
     const size_t skipped = dump.entries.size() > keep_ ? dump.entries.size() - keep_ : 0;
     summary_.calls_left += skipped;
     for (size_t i = skipped; i < dump.entries.size(); ++i) {
       const DumpEntry& entry = dump.entries[i];
-      const bool numbered = entry.number && newest.at({entry.group, *entry.number}) == i;
-      deliver_call(who, entry, numbered, timed ? entry.created_ns : first_ns + static_cast<int64_t>(i) * kNsPerUs);
+      deliver_call(who, entry, numbered[i], timed ? entry.created_ns : first_ns + static_cast<int64_t>(i) * kNsPerUs);
     }
     finish(path, who, first_ns, std::max(last_ns, first_ns), timed);
     for (const auto& [source, count] :
@@ -87,6 +79,14 @@ class Import {
   [[nodiscard]] const Summary& summary() const { return summary_; }
 
  private:
+  /// A process group that has calls.
+  struct Group {
+    uint64_t pointer = 0;
+    std::span<const int32_t> ranks;  // global ones; empty: not in the dump
+    std::optional<int32_t> rank;     // of the dump's process
+    std::string description;
+    CommHash hash = 0;
+  };
   struct Rank {
     NodeId node = 0;
     int32_t pid = 0;
@@ -94,8 +94,19 @@ class Import {
     int64_t written_ns = 0;
     uint64_t numbers = 0;
     const Dump* dump = nullptr;
-    std::map<std::string, uint64_t> groups;  // with calls -> pointer
+    std::map<std::string, Group> groups;
   };
+
+  /// Which entries are the last of their group and number: those of a coalesced group have one number.
+  static std::vector<bool> newest_of_numbers(const std::vector<DumpEntry>& entries) {
+    std::vector<bool> newest(entries.size());
+    std::map<std::string_view, std::unordered_set<int64_t>> numbers;
+    for (size_t i = entries.size(); i-- > 0;) {
+      const DumpEntry& entry = entries[i];
+      newest[i] = entry.number && numbers[entry.group].insert(*entry.number).second;
+    }
+    return newest;
+  }
 
   Rank announce(const std::string& path) {
     Rank who;
@@ -107,24 +118,35 @@ class Import {
     return who;
   }
 
-  static const std::vector<int32_t>& ranks_of(const Rank& who, const std::string& group) {
-    static const std::vector<int32_t> kUnknown;
-    const auto found = who.dump->groups.find(group);
-    return found == who.dump->groups.end() ? kUnknown : found->second;
-  }
-
-  static CommHash hash_of(const Rank& who, const DumpEntry& entry) {
+  static CommHash hash_of(const DumpEntry& entry, std::span<const int32_t> ranks) {
     uint64_t hash = splitmix64_text(entry.group, splitmix64_text("flight_recorder"));
     hash = splitmix64_text(entry.group_description, hash);
-    for (const int32_t rank : ranks_of(who, entry.group)) {
+    for (const int32_t rank : ranks) {
       hash = splitmix64_fold(hash, static_cast<uint64_t>(rank));
     }
     return hash;
   }
 
+  /// The group of an entry, and whether it is its first one.
+  static std::pair<const Group&, bool> group_of(Rank& who, const DumpEntry& entry) {
+    const auto [known, is_new] = who.groups.try_emplace(entry.group);
+    Group& group = known->second;
+    if (is_new) {
+      group.pointer = who.groups.size();
+      if (const auto listed = who.dump->groups.find(entry.group); listed != who.dump->groups.end()) {
+        group.ranks = listed->second;
+      }
+      group.rank = rank_in(who, group.ranks);
+    }
+    if (is_new || group.description != entry.group_description) {
+      group.description = entry.group_description;
+      group.hash = hash_of(entry, group.ranks);
+    }
+    return {group, is_new};
+  }
+
   void deliver_call(Rank& who, const DumpEntry& entry, bool numbered, int64_t time_ns) {
-    const std::vector<int32_t>& ranks = ranks_of(who, entry.group);
-    const auto [known, is_new] = who.groups.try_emplace(entry.group, who.groups.size() + 1);
+    const auto [group, is_new] = group_of(who, entry);
     Collective row;
     row.event_id = make_event_id(who.node, ++who.numbers);
     row.node_id = who.node;
@@ -143,23 +165,23 @@ class Import {
     if (numbered && entry.op && entry.group_known) {
       row.seq = entry.number;
     }
-    row.rank = rank_in(who, ranks);
+    row.rank = group.rank;
     row.rank_source = row.rank ? RankSource::kEnvironment : RankSource::kUnknown;
-    if (!ranks.empty()) {
-      row.nranks = static_cast<int32_t>(ranks.size());
+    if (!group.ranks.empty()) {
+      row.nranks = static_cast<int32_t>(group.ranks.size());
     }
-    row.comm_id_hash = entry.group_known ? hash_of(who, entry) : 0;
-    row.comm_ptr = known->second;
+    row.comm_id_hash = entry.group_known ? group.hash : 0;
+    row.comm_ptr = group.pointer;
     row.pid = who.pid;
     row.count = entry.count;
     row.datatype = entry.datatype;
     row.bytes = payload_bytes(row.op, entry.count.value_or(0), entry.datatype ? nccl_datatype_size(*entry.datatype) : 0,
                               row.nranks.value_or(0));
-    if (!entry.frames.empty()) {
-      row.stack_id = deliver_stack(entry.frames);
+    if (entry.stack) {
+      row.stack_id = deliver_stack(*who.dump, *entry.stack);
     }
     if (is_new) {
-      Communicator comm{.node_id = who.node, .pid = who.pid, .comm_ptr = known->second};
+      Communicator comm{.node_id = who.node, .pid = who.pid, .comm_ptr = group.pointer};
       comm.comm_id_hash = row.comm_id_hash;
       comm.nccl_comm_hash = row.comm_id_hash;
       comm.rank = row.rank;
@@ -172,7 +194,7 @@ class Import {
     sink_.accept(std::move(row));
   }
 
-  static std::optional<int32_t> rank_in(const Rank& who, const std::vector<int32_t>& ranks) {
+  static std::optional<int32_t> rank_in(const Rank& who, std::span<const int32_t> ranks) {
     if (!who.rank || ranks.empty()) {
       return who.rank;
     }
@@ -180,11 +202,15 @@ class Import {
     return found == ranks.end() ? std::nullopt : std::optional(static_cast<int32_t>(found - ranks.begin()));
   }
 
-  int64_t deliver_stack(const std::vector<PythonFrame>& frames) {
-    const std::string text = frames_to_text(frames);
-    const auto id = static_cast<int64_t>(splitmix64_text(text) >> 1);  // ids are positive
-    if (stacks_.size() < kMostStacks && stacks_.insert(id).second) {
-      sink_.accept(Stack{id, text});
+  /// Its id. Calls of one dump share stacks.
+  int64_t deliver_stack(const Dump& dump, uint32_t stack) {
+    int64_t& id = stack_ids_[stack];
+    if (id == 0) {
+      const std::string text = frames_to_text(dump.stacks[stack]);
+      id = static_cast<int64_t>(splitmix64_text(text) >> 1);  // ids are positive
+      if (stacks_.size() < kMostStacks && stacks_.insert(id).second) {
+        sink_.accept(Stack{id, text});
+      }
     }
     return id;
   }
@@ -219,6 +245,7 @@ class Import {
   FileNodes nodes_;
   int32_t unnamed_ = 0;  // dumps without a rank
   std::set<int64_t> stacks_;
+  std::vector<int64_t> stack_ids_;  // of the dump that is delivered, by its stacks; 0: not delivered
 };
 
 }  // namespace

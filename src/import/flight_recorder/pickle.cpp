@@ -7,7 +7,8 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <unordered_map>
+#include <span>
+#include <vector>
 
 #include "base/text.h"
 
@@ -76,7 +77,7 @@ class Reader {
         return stack_.size() == 1 ? Result<ValueIndex>(stack_.back()) : refuse("its end mark leaves no single value");
       }
       ST_TRY(execute(static_cast<uint8_t>(*opcode)));
-      if (tree_.full() || stack_.size() > kDeepestStack || memo_.size() > kMostMemos) {
+      if (tree_.full() || stack_.size() > kDeepestStack) {
         return refuse("it holds more values than a dump can have");
       }
     }
@@ -168,69 +169,71 @@ class Reader {
     return {};
   }
 
-  /// The values above the newest mark, which are removed with it.
-  Result<std::vector<ValueIndex>> pop_to_mark() {
+  /// The values above the newest mark.
+  Result<std::span<const ValueIndex>> above_mark() const {
     const auto mark = std::find_if(stack_.rbegin(), stack_.rend(),
                                    [&](ValueIndex value) { return tree_.kind(value) == ValueTree::Kind::kMark; });
     if (mark == stack_.rend()) {
       return refuse("a mark is missing");
     }
-    std::vector<ValueIndex> values(mark.base(), stack_.end());
-    stack_.erase(mark.base() - 1, stack_.end());
-    return values;
+    return std::span(mark.base(), stack_.end());
   }
 
-  Status push_tuple(const std::vector<ValueIndex>& values) {
+  /// The newest values.
+  Result<std::span<const ValueIndex>> newest(size_t size) const {
+    if (stack_.size() < size) {
+      return refuse("the stack is empty");
+    }
+    return std::span(stack_).last(size);
+  }
+
+  /// Removes what `newest` and `above_mark` gave, which are then no longer valid.
+  void drop(std::span<const ValueIndex> values) { stack_.resize(stack_.size() - values.size()); }
+  void drop_with_mark(std::span<const ValueIndex> values) { stack_.resize(stack_.size() - values.size() - 1); }
+
+  Result<ValueIndex> tuple_of(std::span<const ValueIndex> values) {
     const ValueIndex tuple = tree_.add_list();
+    tree_.expect(tuple, values.size());
     for (const ValueIndex value : values) {
       if (!tree_.append(tuple, value)) {
         return refuse("a tuple can't be built");
       }
     }
+    return tuple;
+  }
+
+  Status push_short_tuple(size_t size) {
+    ST_ASSIGN(const auto values, newest(size));
+    ST_ASSIGN(const ValueIndex tuple, tuple_of(values));
+    drop(values);
     push(tuple);
     return {};
   }
 
-  Status push_short_tuple(size_t size) {
-    if (stack_.size() < size) {
-      return refuse("the stack is empty");
-    }
-    const std::vector<ValueIndex> values(stack_.end() - static_cast<int64_t>(size), stack_.end());
-    stack_.resize(stack_.size() - size);
-    return push_tuple(values);
-  }
+  /// The value below the newest `above` ones; kNoValue: none.
+  ValueIndex below(size_t above) const { return stack_.size() > above ? stack_[stack_.size() - above - 1] : kNoValue; }
 
-  Status append_all(const std::vector<ValueIndex>& values) {
-    if (stack_.empty()) {
-      return refuse("the stack is empty");
-    }
+  Status append_all(ValueIndex list, std::span<const ValueIndex> values) {
+    tree_.expect(list, values.size());
     for (const ValueIndex value : values) {
-      if (!tree_.append(stack_.back(), value)) {
+      if (!tree_.append(list, value)) {
         return refuse("an item is appended to no list");
       }
     }
     return {};
   }
 
-  Status set_all(const std::vector<ValueIndex>& values) {
-    if (stack_.empty() || values.size() % 2 != 0) {
+  Status set_all(ValueIndex dict, std::span<const ValueIndex> values) {
+    if (values.size() % 2 != 0) {
       return refuse("a key has no value");
     }
+    tree_.expect(dict, values.size() / 2);
     for (size_t i = 0; i < values.size(); i += 2) {
-      if (!tree_.put(stack_.back(), values[i], values[i + 1])) {
+      if (!tree_.put(dict, values[i], values[i + 1])) {
         return refuse("an entry is put into no dictionary");
       }
     }
     return {};
-  }
-
-  Result<std::vector<ValueIndex>> pop(size_t size) {
-    if (stack_.size() < size) {
-      return refuse("the stack is empty");
-    }
-    std::vector<ValueIndex> values(stack_.end() - static_cast<int64_t>(size), stack_.end());
-    stack_.resize(stack_.size() - size);
-    return values;
   }
 
   Status push_global(std::string_view module, std::string_view name) {
@@ -244,28 +247,37 @@ class Reader {
 
   /// build_intlist(list): the list.
   Status reduce() {
-    ST_ASSIGN(const std::vector<ValueIndex> call, pop(2));
+    ST_ASSIGN(const auto call, newest(2));
     if (tree_.kind(call[0]) != ValueTree::Kind::kGlobal || tree_.items(call[1]).size() != 1) {
       return refuse("it calls something: only data is read, nothing is run");
     }
-    push(tree_.items(call[1]).front());
+    const ValueIndex list = tree_.items(call[1]).front();
+    drop(call);
+    push(list);
     return {};
   }
 
+  /// Pickles number what they remember from 0 on.
   Status remember(std::optional<uint64_t> number) {
     if (!number || stack_.empty()) {
       return refuse("nothing to remember");
     }
+    if (*number >= kMostMemos) {
+      return refuse("it holds more values than a dump can have");
+    }
+    if (*number >= memo_.size()) {
+      memo_.resize(*number + 1, kNoValue);
+    }
+    remembered_ += memo_[*number] == kNoValue ? 1 : 0;
     memo_[*number] = stack_.back();
     return {};
   }
 
   Status recall(std::optional<uint64_t> number) {
-    const auto found = number ? memo_.find(*number) : memo_.end();
-    if (found == memo_.end()) {
+    if (!number || *number >= memo_.size() || memo_[*number] == kNoValue) {
       return refuse("it refers to a value that it did not remember");
     }
-    push(found->second);
+    push(memo_[*number]);
     return {};
   }
 
@@ -326,7 +338,7 @@ class Reader {
       case kLongBinPut:
         return remember(little_endian(4));
       case kMemoize:
-        return remember(memo_.size());
+        return remember(remembered_);
       default:
         return execute_on_stack(opcode);
     }
@@ -335,31 +347,38 @@ class Reader {
   Status execute_on_stack(uint8_t opcode) {
     switch (opcode) {
       case kTuple: {
-        ST_ASSIGN(const std::vector<ValueIndex> values, pop_to_mark());
-        return push_tuple(values);
+        ST_ASSIGN(const auto values, above_mark());
+        ST_ASSIGN(const ValueIndex tuple, tuple_of(values));
+        drop_with_mark(values);
+        push(tuple);
+        return {};
       }
-      case kAppends: {
-        ST_ASSIGN(const std::vector<ValueIndex> values, pop_to_mark());
-        return append_all(values);
-      }
+      case kAppends:
       case kSetItems: {
-        ST_ASSIGN(const std::vector<ValueIndex> values, pop_to_mark());
-        return set_all(values);
+        ST_ASSIGN(const auto values, above_mark());
+        const ValueIndex into = below(values.size() + 1);
+        ST_TRY(opcode == kAppends ? append_all(into, values) : set_all(into, values));
+        drop_with_mark(values);
+        return {};
       }
-      case kAppend: {
-        ST_ASSIGN(const std::vector<ValueIndex> values, pop(1));
-        return append_all(values);
-      }
+      case kAppend:
       case kSetItem: {
-        ST_ASSIGN(const std::vector<ValueIndex> values, pop(2));
-        return set_all(values);
+        ST_ASSIGN(const auto values, newest(opcode == kAppend ? 1 : 2));
+        const ValueIndex into = below(values.size());
+        ST_TRY(opcode == kAppend ? append_all(into, values) : set_all(into, values));
+        drop(values);
+        return {};
       }
-      case kPop:
-        ST_TRY(pop(1));
+      case kPop: {
+        ST_ASSIGN(const auto values, newest(1));
+        drop(values);
         return {};
-      case kPopMark:
-        ST_TRY(pop_to_mark());
+      }
+      case kPopMark: {
+        ST_ASSIGN(const auto values, above_mark());
+        drop_with_mark(values);
         return {};
+      }
       case kDup:
         if (stack_.empty()) {
           return refuse("the stack is empty");
@@ -372,8 +391,11 @@ class Reader {
         return name ? push_global(*module, *name) : refuse("a name is cut off");
       }
       case kStackGlobal: {
-        ST_ASSIGN(const std::vector<ValueIndex> names, pop(2));
-        return push_global(tree_.text(names[0]), tree_.text(names[1]));
+        ST_ASSIGN(const auto names, newest(2));
+        const std::string_view module = tree_.text(names[0]);
+        const std::string_view name = tree_.text(names[1]);
+        drop(names);
+        return push_global(module, name);
       }
       case kReduce:
         return reduce();
@@ -387,7 +409,8 @@ class Reader {
   size_t at_ = 0;
   size_t opcode_at_ = 0;
   std::vector<ValueIndex> stack_;
-  std::unordered_map<uint64_t, ValueIndex> memo_;
+  std::vector<ValueIndex> memo_;
+  uint64_t remembered_ = 0;  // of `memo_`
 };
 
 }  // namespace

@@ -92,7 +92,7 @@ class Import {
   }
 
   int64_t time_of(const LoggedFile& file, const Line& line, std::string_view prefix, bool timed) {
-    const TimeHint hint = last_ns_ > 0 ? TimeHint{last_ns_, false} : TimeHint{file.modified_ns, true};
+    const TimeHint hint = last_ns_ > 0 ? TimeHint{last_ns_, false, file.modified_ns} : TimeHint{file.modified_ns, true};
     if (const auto own_ns = timed ? find_time(prefix, hint) : std::nullopt) {
       last_ns_ = std::max<int64_t>(*own_ns, 0);
     } else if (!timed || last_ns_ == 0) {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <array>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -265,6 +270,24 @@ TEST(NcclLog, WarningsTransportsAndTimeouts) {
   EXPECT_EQ(lines_of(got->source, LogKind::kTimeout).size(), 1U);
 }
 
+TEST(NcclLog, NoLineIsLaterThanItsFile) {
+  EvidenceFolder folder;
+  const std::string path = folder.write(
+      "a.log",
+      "Parameters which did not receive grad for rank 0: a.weight\n"  // without a time: the file's
+      "[rank1]:[E505 10:00:00.4 ProcessGroupNCCL.cpp:607] [Rank 1] Watchdog caught collective operation timeout: "
+      "WorkNCCL(SeqNum=31)\n");
+  constexpr timespec kWritten{.tv_sec = 1'795'773'600,
+                              .tv_nsec = 0};  // 2026-11-27, nearer to May 2027 than to May 2026
+  const std::array times{kWritten, kWritten};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times.data(), 0), 0);
+  const auto got = read({path});
+  EXPECT_EQ(lines_of(got->source, LogKind::kWarning).size(), 1U);
+  const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].timestamp_ns, 1'777'975'200'400'000'000);
+}
+
 TEST(NcclLog, ARankIsTheWatchdogsOwn) {
   EvidenceFolder folder;
   const std::string two = set_up_lines(0) + set_up_lines(1);
@@ -401,6 +424,10 @@ TEST(NcclLog, TransportsOfAllProcessesHaveALimit) {
   EXPECT_EQ(got->source.losses().value().at(0).count, 1000U);
 }
 
+constexpr std::string_view kWatchdogLine =
+    "[rank3]:[E505 10:10:03.4 ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation timeout: "
+    "WorkNCCL(SeqNum=31)\n";
+
 TEST(Detect, EndsInAFileWithoutLines) {
   EvidenceFolder folder;
   const std::string path = folder.write("sparse", "epoch 1\n");
@@ -408,7 +435,28 @@ TEST(Detect, EndsInAFileWithoutLines) {
   EXPECT_EQ(detect(path), std::vector{Format::kUnknown});
   const std::string late = folder.write("late", std::string(5000, 'x') + "\n");
   std::filesystem::resize_file(late, uintmax_t{200} << 30);
-  EXPECT_EQ(detect(late), std::vector{Format::kUnknown});
+  std::ofstream(late, std::ios::app) << "\n" << kWatchdogLine;
+  EXPECT_EQ(detect(late), std::vector{Format::kNcclLog});
+}
+
+TEST(Detect, WhatALongOutputEndsWith) {
+  EvidenceFolder folder;
+  std::string text;
+  for (int i = 0; i < 210'000; ++i) {
+    text += fmt::format("step {} loss {:.3f}\n", i, 5.0 / (1 + i % 7));
+  }
+  EXPECT_EQ(detect(folder.write("a", text)), std::vector{Format::kUnknown});
+  EXPECT_EQ(detect(folder.write("a", text + std::string(kWatchdogLine))), std::vector{Format::kNcclLog});
+  const std::string all = text + call_line(0, 1) +
+                          "NVRM: Xid (PCI:0000:3b:00): 79, pid=4711, name=python, GPU has fallen off the bus.\n"
+                          "Thread 4711 (idle): \"MainThread\"\n==============NVSMI LOG==============\n";
+  EXPECT_EQ(detect(folder.write("a", all)),
+            (std::vector{Format::kNcclLog, Format::kKernelLog, Format::kPySpy, Format::kNvidiaSmi}));
+  for (const std::string_view line :
+       {"RCCL version 2.18.3+hip5.7", "[Rank 0] Timeout at NCCL work: 31, last enqueued NCCL work: 40",
+        "Ranks 1, 2 failed to pass monitoredBarrier in 3 ms", "[rank1]: Traceback (most recent call last):"}) {
+    EXPECT_EQ(detect(folder.write("a", text + std::string(line) + "\n")), std::vector{Format::kNcclLog}) << line;
+  }
 }
 
 TEST(Detect, ByContent) {

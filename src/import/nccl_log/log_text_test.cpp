@@ -156,7 +156,15 @@ TEST(LogTime, ReadsTheFormsOfLaunchers) {
   EXPECT_EQ(find_time("2026-13-05T10:00:00Z", hint), std::nullopt);
   EXPECT_EQ(find_time(":", hint), std::nullopt);
   // A line is not later than the file: the year before.
-  EXPECT_EQ(find_time("[E505 10:00:00.0 x]", {kTen + 86'400'000'000'000 * 300, true}), kTen);
+  constexpr int64_t kDay = 86'400'000'000'000;
+  EXPECT_EQ(find_time("[E505 10:00:00.0 x]", {kTen + kDay * 300, true}), kTen);
+  // The same where the line before it, not the file, says which year is near.
+  EXPECT_EQ(find_time("[E505 10:00:00.0 x]", {kTen + kDay * 206, false, kTen + kDay * 206}), kTen);
+  EXPECT_EQ(find_time("[E505 10:00:00.0 x]", {kTen + kDay * 206, false}), kTen + kDay * 365);
+  EXPECT_EQ(find_time("[E508 10:00:00.0 x]", {kTen, false, kTen + kDay * 3}), kTen + kDay * 3);
+  EXPECT_EQ(find_time("[E508 10:00:00.0 x]", {kTen, false, kTen - kDay * 30}), kTen + kDay * 3) << "of another clock";
+  constexpr int64_t kNewYear = kTen + kDay * 240 + int64_t{14 * 3600} * 1'000'000'000;
+  EXPECT_EQ(find_time("[I101 00:00:00.0 x]", {kTen + kDay * 240, false, kTen + kDay * 250}), kNewYear);
 }
 
 TEST(Lines, OfAnyLength) {

@@ -38,13 +38,7 @@ class Import {
   Import(EventSink& sink, const Note& note) : sink_(sink), note_(note) {}
 
   Status read(const std::string& path) {
-    if (auto opened = open_regular(path); !opened) {
-      return std::unexpected(std::move(opened.error()));
-    }
-    ST_ASSIGN(const std::string bytes, read_file(path, kLargestFile + 1));
-    if (bytes.size() > kLargestFile) {
-      return fail(fmt::format("{}: larger than {}", path, format_size(kLargestFile)), {}, ErrorKind::kCorrupt);
-    }
+    ST_ASSIGN(const std::string bytes, read_whole(path, kLargestFile));
     const RasReports reports = read_ras_reports(bytes);
     if (reports.refused > 0) {
       note_(fmt::format("{}: {} not read: {}", path, count_of(static_cast<int64_t>(reports.refused), "report"),

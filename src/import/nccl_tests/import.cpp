@@ -80,10 +80,7 @@ class Import {
   };
 
   Status read_report() {
-    ST_ASSIGN(std::string bytes, read_file(path_, kLargestReport + 1));
-    if (bytes.size() > kLargestReport) {
-      return fail(fmt::format("{}: larger than {}", path_, format_size(kLargestReport)), {}, ErrorKind::kCorrupt);
-    }
+    ST_ASSIGN(std::string bytes, read_whole(path_, kLargestReport));
     begin_run(0);
     auto report = read_benchmark_report(
         std::move(bytes), [&](const BenchmarkRank& rank) { take_rank(runs_.back(), rank); },

@@ -64,10 +64,7 @@ class Import {
 
  private:
   Status read_json_dump(const std::string& path, const TakeThread& take) {
-    ST_ASSIGN(std::string bytes, read_file(path, kLargestJson + 1));
-    if (bytes.size() > kLargestJson) {
-      return fail(fmt::format("{}: larger than {}", path, format_size(kLargestJson)), {}, ErrorKind::kCorrupt);
-    }
+    ST_ASSIGN(std::string bytes, read_whole(path, kLargestJson));
     auto cut = read_py_spy_json(std::move(bytes), take);
     if (!cut) {
       return with_context(path, std::move(cut.error()));

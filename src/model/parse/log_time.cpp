@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <chrono>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/text.h"
@@ -43,14 +44,21 @@ int year_of(int64_t time_ns) {
   return static_cast<int>(std::chrono::year_month_day(day).year());
 }
 
-/// The day without its year: the one nearest to the hint, or the latest one before it.
+/// No line is from a later day. One more, since lines without an offset can be local time.
+int64_t latest_days(const TimeHint& hint) {
+  const int64_t latest_ns = hint.latest ? hint.near_ns : hint.latest_ns;
+  const int64_t days = latest_ns / kNsPerDay + 1;
+  return (hint.latest || latest_ns > 0) && hint.near_ns / kNsPerDay <= days ? days
+                                                                            : std::numeric_limits<int64_t>::max();
+}
+
+/// The day without its year: the one nearest to the hint that is not too late.
 std::optional<int64_t> nearest_days(int month, int day, const TimeHint& hint) {
   std::optional<int64_t> best;
   for (int year = year_of(hint.near_ns) - 1; year <= year_of(hint.near_ns) + 1; ++year) {
     const auto candidate = days(year, month, day);
     const auto away = [&](int64_t one) { return std::abs(one - hint.near_ns / kNsPerDay); };
-    const bool too_late = hint.latest && candidate && *candidate > hint.near_ns / kNsPerDay + 1;
-    if (candidate && !too_late && (!best || away(*candidate) < away(*best))) {
+    if (candidate && *candidate <= latest_days(hint) && (!best || away(*candidate) < away(*best))) {
       best = candidate;
     }
   }

@@ -13,7 +13,8 @@ namespace stalltrace {
 /// out (year, date) is taken from the hint; without an offset it is taken for UTC.
 struct TimeHint {
   int64_t near_ns = 0;
-  bool latest = false;  // `near_ns` is when the file was last written: no line is later than that
+  bool latest = false;    // `near_ns` is when the file was last written: no line is later than that
+  int64_t latest_ns = 0;  // when it was, where `near_ns` is another time; not used if that is later. 0: not known
 };
 std::optional<int64_t> find_time(std::string_view text, const TimeHint& hint);
 

@@ -215,8 +215,19 @@ def inspector(rank, number, more, kind="coll"):
                       separators=(",", ":")) + "\n"
 
 
+def health_report():
+    """As dcgmi health -c of DCGM 2 to 4."""
+    rows = [("Overall Health", "Failure"), ("GPU", ""), ("-> 0", "Failure"), ("   -> Errors", ""), ("      -> Memory system", "Failure"),
+            ("", "Detected 3 volatile double-bit ECC error(s) in GPU 0."), ("      -> NVLINK system", "Failure"),
+            ("", "GPU 0's NvLink link 3 is currently down"), ("-> 1", "Warning"), ("   -> Errors", ""), ("      -> Thermal system", "Warning"),
+            ("", "Detected clocks event due to thermal violation in"), ("", "GPU 1.")]
+    border = f"+{'-' * 27}+{'-' * 58}+\n"
+    return border + f"| {'Health Monitor Report':85}|\n" + border.replace("-", "=") + "".join(f"| {left:25} | {right:56} |\n" for left, right in rows) + border
+
+
 def main():
     (pathlib.Path(sys.argv[1]) / "seeds-nvidia_smi" / "two").write_text(NVIDIA_SMI)
+    (pathlib.Path(sys.argv[1]) / "seeds-dcgm_health" / "two").write_text(health_report())
     measured = pathlib.Path(sys.argv[1]) / "seeds-inspector"
     (measured / "brief").write_text("".join(inspector(rank, number, {}) for rank in range(3) for number in range(3)))
     (measured / "verbose").write_text(inspector(1, 2, {"event_trace_ts": {"coll_start_ts": 5, "kernel_events": [

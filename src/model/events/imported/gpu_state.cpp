@@ -12,9 +12,10 @@
 namespace stalltrace {
 namespace {
 
-constexpr std::array<std::string_view, 9> kConditions{"hw_slowdown",  "hw_thermal",    "hw_power_brake",
-                                                      "sw_thermal",   "power_cap",     "uncorrectable_ecc",
-                                                      "remap_failed", "remap_pending", "reset_required"};
+constexpr std::array<std::string_view, 13> kConditions{
+    "hw_slowdown",       "hw_thermal",   "hw_power_brake", "sw_thermal",     "power_cap",
+    "uncorrectable_ecc", "remap_failed", "remap_pending",  "reset_required", "nvlink_failed",
+    "pcie_failed",       "other_failed", "other_warning"};
 constexpr size_t kMostPids = 16;
 
 template <typename Number>

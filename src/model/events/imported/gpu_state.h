@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `nvidia-smi -q` says of one GPU that explains slowness or errors, as the text of a row of log_line on a node
-// whose agent_version is kGpuStateFormat.
+// What `nvidia-smi -q` or `dcgmi health -c` says of one GPU that explains slowness or errors, as the text of a row of
+// log_line on a node whose agent_version is kGpuStateFormat or kGpuHealthFormat.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,8 @@ namespace stalltrace {
 
 /// Node::agent_version of import/nvidia_smi.
 inline constexpr std::string_view kGpuStateFormat = "nvidia_smi";
+/// Of import/dcgm_health.
+inline constexpr std::string_view kGpuHealthFormat = "dcgm_health";
 
 enum class GpuCondition : uint8_t {
   kHwSlowdown,        // clocks are at most half, by the hardware: heat, or the power supply's signal
@@ -24,13 +26,17 @@ enum class GpuCondition : uint8_t {
   kRemapFailed,       // a row of the memory could not be replaced
   kRemapPending,      // a row will be replaced at the next reset
   kResetRequired,     // the driver says so, or asks for another recovery
+  kNvlinkFailed,      // of DCGM's health checks: a failure of its NVLinks
+  kPcieFailed,        // of its PCIe link
+  kOtherFailed,       // another
+  kOtherWarning,      // less than a failure
 };
 /// "hw_slowdown", "hw_thermal", "hw_power_brake", "sw_thermal", "power_cap", "uncorrectable_ecc", "remap_failed",
-/// "remap_pending", "reset_required"
+/// "remap_pending", "reset_required", "nvlink_failed", "pcie_failed", "other_failed", "other_warning"
 std::string_view to_text(GpuCondition condition);
 
 struct GpuState {
-  std::string device;  // PCI address: "0000:18:00"
+  std::string device;  // PCI address: "0000:18:00"; of DCGM its number: "3"
   std::optional<int32_t> sm_mhz;
   std::optional<int32_t> max_sm_mhz;
   std::optional<int32_t> temperature;  // degrees Celsius
