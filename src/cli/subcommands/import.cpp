@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/files/sqlite_magic.h"
 #include "base/process/command.h"
 #include "cli/evidence/ask_ras.h"
 #include "cli/evidence/import_evidence.h"
@@ -18,8 +19,6 @@
 
 namespace stalltrace::cli {
 namespace {
-
-constexpr std::string_view kRecordingBegin = "SQLite format 3";  // the first bytes of a recording's database file
 
 class ImportSubcommand final : public Subcommand {
  public:
@@ -93,8 +92,8 @@ class ImportSubcommand final : public Subcommand {
   /// Refuses files that can't be profiler files. A single unreadable file among others is left out later.
   [[nodiscard]] Status check_files() const {
     for (const std::string& path : files_) {
-      const auto begin = read_file(path, kRecordingBegin.size());
-      if (begin && *begin == kRecordingBegin) {
+      const auto begin = read_file(path, kSqliteMagic.size());
+      if (begin && *begin == kSqliteMagic) {
         return fail(path + ": this is a recording already",
                     fmt::format("read it: stalltrace explain {}", format_command({path})), ErrorKind::kUsage);
       }
