@@ -60,7 +60,7 @@ class ImportSubcommand final : public Subcommand {
     std::vector<import::RasAnswer> answers;
     if (!ras_.empty()) {
       if (::access(out_.c_str(), F_OK) == 0) {
-        return fail(out_ + ": exists already", "name another file with --out", ErrorKind::kUsage);
+        return fail(out_ + ": exists already", "choose another file with --out");
       }
       ST_ASSIGN(answers, ask_ras(ras_, ras_pause_ns_, console));
     }
@@ -74,10 +74,9 @@ class ImportSubcommand final : public Subcommand {
       return kExitDone;
     }
     if (!sorted.unknown.empty() && sorted.profiler_files.empty()) {
-      return fail(
-          no_evidence_in(sorted.unknown.front()),
-          "docs/import.md has what each format shows, and how a job is made to print it (such as NCCL_DEBUG=INFO "
-          "with NCCL_DEBUG_SUBSYS=INIT,COLL)");
+      return fail(no_evidence_in(sorted.unknown.front()),
+                  "'stalltrace import --help' lists the formats; a job prints one with NCCL_DEBUG=INFO and "
+                  "NCCL_DEBUG_SUBSYS=INIT,COLL (docs/import.md has what each shows, and how it is made)");
     }
     if (Status recorded = record_profiler_files(files_, out_, privacy_, console); !recorded) {
       if (recorded.error().remedy.empty()) {
