@@ -15,15 +15,14 @@ import subprocess
 import sys
 import time
 
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "scripts" / "gpu_check"))
+
+import one_gpu  # noqa: E402
+
 LAYERS, WIDTH, BATCH = 13, 512, 64
 BUCKET_MB = 2  # two layers
 BLOCK = 20  # steps
 WARM = 40  # steps that are not counted
-# NCCL takes several ranks on one GPU where each claims its own host and uses only sockets.
-ONE_GPU = {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_P2P_DISABLE": "1",
-           "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_SOCKET_IFNAME": "lo", "MASTER_ADDR": "127.0.0.1", "LOCAL_RANK": "0"}
-
-
 PR_SET_PDEATHSIG = 1
 
 
@@ -63,8 +62,9 @@ def main():
         ranks, steps, path = sys.argv[1:]
         port = str(20000 + os.getpid() % 10000)
         started = [subprocess.Popen([sys.executable, __file__, steps, path],
-                                    env={**os.environ, **ONE_GPU, "RANK": str(rank), "WORLD_SIZE": ranks, "MASTER_PORT": port,
-                                         "NCCL_HOSTID": f"node{rank}"}) for rank in range(int(ranks))]
+                                    env={**os.environ, **one_gpu.settings_of(rank), "RANK": str(rank), "LOCAL_RANK": "0",
+                                         "WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
+                   for rank in range(int(ranks))]
         sys.exit(max(abs(process.wait()) for process in started))
     train(int(sys.argv[1]), str(pathlib.Path(sys.argv[2])))
 

@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "../workload/script.h"
 #include "options.h"
 #include "poll.h"
-#include "script.h"
 
 namespace lab::mpi {
 namespace {
@@ -56,7 +56,7 @@ class Trainer {
     const long long start_ns = utc_now_ns();
     compute(options_.compute_ms * kForwardShare + slow_ms());
     wait_for_slow_input();
-    write_checkpoint();
+    wait_for_disk();
     stay_away();
     backward();
     const double wait_start = seconds_now();
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "mpi-train: %s\n", options.error().c_str());
     return 2;
   }
-  LogFile log;
+  lab::LogFile log;
   if (!options->log.empty()) {
     log.reset(std::fopen(options->log.c_str(), "we"));
     if (log == nullptr) {

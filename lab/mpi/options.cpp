@@ -26,7 +26,7 @@ const char* const kUsage =
     "  --log FILE       one JSON line for each step\n"
     "\n"
     "LAB_SLOW_FILE names a file that may hold extra compute milliseconds for this rank; it is read every step.\n"
-    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch, disk.\n"
+    "LAB_BUGS begins the names of files that switch on mistakes: skip, mismatch, disk, input.\n"
     "\n"
     "example: mpirun -n 2 mpi-train --steps 20\n";
 

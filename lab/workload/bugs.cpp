@@ -1,36 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bugs.h"
 
-#include <poll.h>
-#include <unistd.h>
-
-#include <array>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "pattern.h"
-#include "phases.h"
+#include "script.h"
 
 namespace lab::workload {
 namespace {
 
-constexpr int kInputTurnMs = 500;
 constexpr double kComputeTurnMs = 100;
-
-/// A pipe without a writer: an input queue whose producer is gone.
-void wait_for_input(int most_ms) {
-  std::array<int, 2> ends{};
-  if (pipe(ends.data()) == 0) {
-    pollfd entry{.fd = ends[0], .events = POLLIN, .revents = 0};
-    poll(&entry, 1, most_ms);
-    ::close(ends[0]);
-    ::close(ends[1]);
-  }
-}
 
 void receive_from_previous(Job& job, cudaStream_t stream) {
   const Buffer buffer(type_bytes(job.options().dtype));
@@ -42,14 +26,6 @@ void receive_from_previous(Job& job, cudaStream_t stream) {
 
 }  // namespace
 
-std::string bug(std::string_view name) {
-  std::string kind;
-  if (const char* prefix = std::getenv("LAB_BUGS"); prefix != nullptr) {
-    std::ifstream(prefix + std::string(name)) >> kind;
-  }
-  return kind;
-}
-
 void stay_away(Job& job, cudaStream_t stream, std::string_view name) {
   for (std::string kind = bug(name); !kind.empty(); kind = bug(name)) {
     if (kind == "recv") {
@@ -57,7 +33,7 @@ void stay_away(Job& job, cudaStream_t stream, std::string_view name) {
     } else if (kind == "compute") {
       compute(kComputeTurnMs);
     } else {
-      wait_for_input(kInputTurnMs);
+      wait_for_input();
     }
     if (stop_requested()) {
       throw Failure("asked to stop while waiting");
@@ -70,18 +46,6 @@ void leak_memory() {
   static std::vector<std::vector<char>> kept;
   if (const long megabytes = std::atol(bug("leak").c_str()); megabytes > 0) {
     kept.emplace_back(static_cast<size_t>(megabytes) * kMegabyte, 'x');
-  }
-}
-
-void wait_for_slow_input() {
-  if (const int milliseconds = std::atoi(bug("input").c_str()); milliseconds > 0) {
-    wait_for_input(milliseconds);
-  }
-}
-
-void wait_for_disk() {
-  if (const long megabytes = std::atol(bug("disk").c_str()); megabytes > 0) {
-    write_to_disk("disk", megabytes);
   }
 }
 

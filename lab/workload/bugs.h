@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bugs of training scripts, switched on while the job runs by small files: LAB_BUGS followed by the bug's name, whose
-// content gives the kind. Only the workload reads them.
+// content gives the kind (script.h reads them, and has those of all practice jobs).
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "job.h"
 
 namespace lab::workload {
-
-/// The content of this bug's file; empty if there is none.
-std::string bug(std::string_view name);
 
 /// Skips the following calls while the bug `name` is on: "input" waits for a batch that never comes, "compute"
 /// continues computing, "recv" receives from the rank before, which sends nothing. Throws if the job is asked to stop
@@ -20,12 +16,6 @@ void stay_away(Job& job, cudaStream_t stream, std::string_view name = "skip");
 
 /// Allocates and keeps as many megabytes as the bug "leak" gives, and more in each step.
 void leak_memory();
-
-/// Waits for as many milliseconds as the bug "input" gives, as for the input of the step.
-void wait_for_slow_input();
-
-/// Writes as many megabytes as the bug "disk" gives, and waits until they are on disk.
-void wait_for_disk();
 
 /// The device computes for as many milliseconds as the bug "device" gives before it goes on with the stream. Returns at
 /// once, as a launch does.

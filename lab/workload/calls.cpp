@@ -10,6 +10,7 @@
 
 #include "modes.h"
 #include "pattern.h"
+#include "script.h"
 
 namespace lab::workload {
 namespace {

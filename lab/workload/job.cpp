@@ -2,10 +2,8 @@
 #include "job.h"
 
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <ctime>
 #include <utility>
 
 #include "store.h"
@@ -16,12 +14,6 @@ namespace {
 constexpr std::chrono::milliseconds kWatchTurn{100};
 
 volatile std::sig_atomic_t stop_signal = 0;  // the only thing a handler may write
-
-double clock_seconds(clockid_t clock) {
-  timespec time{};
-  clock_gettime(clock, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
-}
 
 }  // namespace
 
@@ -128,16 +120,6 @@ void install_stop_signals() {
 
 bool stop_requested() { return stop_signal != 0; }
 
-void compute(double cpu_ms) {
-  const double end = clock_seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_ms * 1e-3;
-  volatile double value = 1.0;
-  while (clock_seconds(CLOCK_THREAD_CPUTIME_ID) < end) {
-    for (int i = 0; i < 500; ++i) {
-      value = std::sqrt(value * 1.0001 + 0.5);
-    }
-  }
-}
-
 LogFile open_log(const std::string& path) {
   if (path.empty()) {
     return nullptr;
@@ -147,14 +129,6 @@ LogFile open_log(const std::string& path) {
     throw Failure("--log " + path + ": it cannot be written");
   }
   return file;
-}
-
-double seconds_now() { return clock_seconds(CLOCK_MONOTONIC); }
-
-long long utc_now_ns() {
-  timespec time{};
-  clock_gettime(CLOCK_REALTIME, &time);
-  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
 }  // namespace lab::workload

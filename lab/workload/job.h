@@ -7,8 +7,6 @@
 
 #include <atomic>
 #include <cstddef>
-#include <cstdio>
-#include <memory>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "options.h"
+#include "script.h"
 
 namespace lab::workload {
 
@@ -82,17 +81,7 @@ class Job {
 void install_stop_signals();
 bool stop_requested();
 
-/// Keeps this thread busy for this much of its own CPU time.
-void compute(double cpu_ms);
-
-struct CloseFile {
-  void operator()(FILE* file) const { std::fclose(file); }
-};
-using LogFile = std::unique_ptr<FILE, CloseFile>;
 /// Null for no path; throws if it cannot be written.
 LogFile open_log(const std::string& path);
-
-double seconds_now();
-long long utc_now_ns();
 
 }  // namespace lab::workload

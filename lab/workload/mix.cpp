@@ -5,8 +5,8 @@
 #include <functional>
 #include <vector>
 
-#include "bugs.h"
 #include "pattern.h"
+#include "script.h"
 
 namespace lab::workload {
 namespace {

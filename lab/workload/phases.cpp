@@ -1,23 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "phases.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <string>
 #include <thread>
 
 #include "pattern.h"
+#include "script.h"
 
 namespace lab::workload {
 namespace {
 
-constexpr size_t kBlockBytes = 1U << 20U;
-constexpr size_t kBlockAlignment = 4096;
 /// Uneven messages have this many sizes, up to the whole bucket.
 constexpr unsigned kSizes = 8;
 /// The time of a warm-up step varies in this many parts of --warm-up-ms, by rank and step.
@@ -60,24 +53,6 @@ size_t bucket_elements(const Options& options, long number, int bucket) {
   }
   const unsigned share = 1 + pattern(bucket, static_cast<size_t>(number), 0) % kSizes;
   return std::max<size_t>(1, options.elements * share / kSizes);
-}
-
-void write_to_disk(const char* name, long megabytes) {
-  const char* prefix = std::getenv("LAB_BUGS");
-  const std::string path = (prefix == nullptr ? "./" : prefix) + std::string(name) + ".written";
-  const int file = ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_DIRECT, 0600);
-  void* block = nullptr;
-  if (file >= 0 && posix_memalign(&block, kBlockAlignment, kBlockBytes) == 0) {
-    std::memset(block, 1, kBlockBytes);
-    for (long written = 0; written<megabytes&& ::write(file, block, kBlockBytes)> 0; ++written) {
-      // one block after the other
-    }
-    fdatasync(file);
-  }
-  std::free(block);
-  if (file >= 0) {
-    ::close(file);
-  }
 }
 
 }  // namespace lab::workload

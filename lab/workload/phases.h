@@ -22,7 +22,4 @@ void end_job(const Job& job);
 /// Number of elements of a bucket in this step, the same on all ranks.
 size_t bucket_elements(const Options& options, long number, int bucket);
 
-/// Writes this many megabytes to a file of this rank and waits until they are on disk.
-void write_to_disk(const char* name, long megabytes);
-
 }  // namespace lab::workload

@@ -3,6 +3,7 @@
 
 #include "bugs.h"
 #include "pattern.h"
+#include "script.h"
 
 namespace lab::workload {
 namespace {

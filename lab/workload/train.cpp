@@ -3,8 +3,6 @@
 // queued on the communication stream behind an event of the compute stream; wait; optimizer.
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -15,6 +13,7 @@
 #include "modes.h"
 #include "pattern.h"
 #include "phases.h"
+#include "script.h"
 #include "stages.h"
 
 namespace lab::workload {
@@ -22,16 +21,6 @@ namespace {
 
 constexpr double kForwardShare = 0.3;
 constexpr double kBackwardShare = 0.6;  // the rest is the optimizer's
-
-/// Extra compute milliseconds for this rank, from the file LAB_SLOW_FILE names; 0 without one.
-double slow_ms() {
-  const char* path = std::getenv("LAB_SLOW_FILE");
-  double value = 0;
-  if (path != nullptr) {
-    std::ifstream(path) >> value;
-  }
-  return value > 0 ? value : 0;
-}
 
 struct Bucket {
   Buffer gradients;

@@ -14,18 +14,15 @@ import sys
 import time
 
 import network
+import one_gpu
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMIT_SECONDS = 420
-# Real NCCL accepts several ranks on one GPU if each claims its own host and uses only sockets.
-SOCKETS_ONLY = {"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
-                "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_MNNVL_ENABLE": "0"}
 
 
 def environment_of(rank, ranks, nodes):
-    return {**os.environ, **SOCKETS_ONLY, "NCCL_HOSTID": f"node{rank}", "RANK": str(rank), "LOCAL_RANK": "0",
-            "WORLD_SIZE": str(ranks), "MASTER_ADDR": network.address_of(0) if nodes else "127.0.0.1", "MASTER_PORT": "29517",
-            "NCCL_SOCKET_IFNAME": network.INTERFACE if nodes else "lo"}
+    return {**os.environ, **one_gpu.settings_of(rank, network.INTERFACE if nodes else "lo"), "RANK": str(rank), "LOCAL_RANK": "0",
+            "WORLD_SIZE": str(ranks), "MASTER_ADDR": network.address_of(0) if nodes else "127.0.0.1", "MASTER_PORT": "29517"}
 
 
 def become_rank(rank, ranks, nodes, channel, words, parent):

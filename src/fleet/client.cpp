@@ -43,6 +43,9 @@ constexpr size_t kMostErrorBytes = 64 << 10;
 constexpr size_t kMostUnread = 64 << 10;  // what the parser leaves: a header, or a part of one
 constexpr size_t kReservedFiles = 64;
 constexpr std::chrono::milliseconds kWhileBusy{100};
+/// Of a pause that a server asks for. After 10 s without a request it closes the connection.
+constexpr std::chrono::seconds kLeastAsked{1};
+constexpr std::chrono::seconds kMostAsked{8};
 constexpr int kGoOn = 100;  // HTTP's status
 constexpr std::chrono::seconds kAfterLeader{2};
 
@@ -112,6 +115,9 @@ class Client {
       conversations_[i]->progress = {};
       asio::co_spawn(io_, converse(i), [this, i](std::exception_ptr failure, Status status) {
         results_[i] = failure ? Status(fail("no memory is left for its answer", "ask for less")) : std::move(status);
+        if (!*results_[i]) {
+          conversations_[i]->on_failure();
+        }
         end(i);
       });
     }
@@ -122,8 +128,11 @@ class Client {
       const std::string late = led_ ? fmt::format("{} when the others were done", missing)
                                     : fmt::format("{} within {}", missing,
                                                   format_duration(std::chrono::nanoseconds(options_.limit).count()));
-      all.push_back(results_[i] ? *std::move(results_[i])
-                                : fail(late, "allow more with --node-timeout", ErrorKind::kInterrupted));
+      if (!results_[i]) {
+        results_[i] = fail(late, "allow more with --node-timeout", ErrorKind::kInterrupted);
+        conversations_[i]->on_failure();
+      }
+      all.push_back(*std::move(results_[i]));
     }
     return all;
   }
@@ -225,6 +234,9 @@ class Client {
     return {};
   }
 
+  /// Until a busy server is asked again.
+  using Pause = std::chrono::steady_clock::duration;
+
   awaitable<Status> ask(Channel& channel, size_t i, bool secured) {
     Conversation& conversation = *conversations_[i];
     std::string received;
@@ -237,13 +249,13 @@ class Client {
       if (!*question) {
         co_return Status();
       }
-      for (bool busy = true; busy;) {
+      for (std::optional<Pause> busy = Pause(); busy;) {
         last.emplace();
         last->sent_ns = options_.clock.now_ns();
         if (co_await channel.write(text_of(**question, nodes_[i], secured))) {
           co_return fail("it closed the connection", "ask again");
         }
-        busy = false;
+        busy.reset();
         Status got = co_await receive(channel, received, **question, *last, busy);
         if (got && last->status == kGoOn) {
           got = co_await send_upload(channel, received, **question, *last, busy);
@@ -257,7 +269,7 @@ class Client {
         }
         conversation.progress.stage = busy ? Stage::kBusy : Stage::kAsking;
         if (busy) {
-          asio::steady_timer pause(io_, kWhileBusy);
+          asio::steady_timer pause(io_, *busy);
           co_await pause.async_wait(kAwait);
         }
       }
@@ -266,7 +278,7 @@ class Client {
 
   /// What was asked for, then the answer; the answer alone where it comes before the end, as of a full disk.
   awaitable<Status> send_upload(Channel& channel, std::string& received, const Question& question, Reply& reply,
-                                bool& busy) {
+                                std::optional<Pause>& busy) {
     const int64_t sent_ns = reply.sent_ns;
     reply = Reply{};
     reply.sent_ns = sent_ns;
@@ -318,7 +330,7 @@ class Client {
 
   /// `busy`: set if the server asks to come back later.
   awaitable<Status> receive(Channel& channel, std::string& received, const Question& question, Reply& reply,
-                            bool& busy) {
+                            std::optional<Pause>& busy) {
     Parser parser;
     parser.header_limit(kMostHeaderBytes);
     parser.body_limit(std::max(question.most_bytes, kMostErrorBytes));
@@ -370,7 +382,9 @@ class Client {
     }
     reply.received_ns = options_.clock.now_ns();
     reply.status = static_cast<int>(parser.get().result_int());
-    busy = reply.status == 503 && parser.keep_alive();
+    if (reply.status == 503 && parser.keep_alive()) {
+      busy = pause_of(parser);
+    }
     if (reply.status == kGoOn && question.upload) {
       co_return Status();
     }
@@ -384,6 +398,18 @@ class Client {
       reply.headers[name] = std::string(field.value().data(), field.value().size());
     }
     co_return Status();
+  }
+
+  /// What the server asks for with Retry-After; but a node is asked again before the time is over.
+  [[nodiscard]] Pause pause_of(const Parser& parser) const {
+    const auto text = parser.get()["Retry-After"];
+    const auto seconds = parse_integer({text.data(), text.size()});
+    if (!seconds || *seconds <= 0) {
+      return kWhileBusy;
+    }
+    const Pause asked = std::chrono::seconds(std::min<int64_t>(*seconds, kMostAsked.count()));
+    const Pause left = end_ - std::chrono::steady_clock::now();
+    return std::min<Pause>(asked, std::max<Pause>(left / 2, kLeastAsked));
   }
 
   /// Moves what the parser has of the body to where it belongs. True: the sink has more to do.

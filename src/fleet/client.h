@@ -66,6 +66,8 @@ class Conversation {
   virtual ~Conversation() = default;
   /// The question that follows `last`, which is null at first; none: it is over. An error ends it.
   virtual Result<std::optional<Question>> next(Reply* last) = 0;
+  /// It has ended in an error, whatever its reason: what it holds is of no use, and others may still go on.
+  virtual void on_failure() {}
 
   Progress progress;  // set by converse()
 };

@@ -6,12 +6,15 @@
 #include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <zstd.h>
 
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <span>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "fleet/gather.h"
@@ -173,6 +176,42 @@ TEST(FleetQuery, ABusyNodeIsAskedAgain) {
   EXPECT_EQ(asked, 3);
 }
 
+HttpAnswer busy_for(const std::string& seconds) {
+  HttpAnswer answer = serve::answer_of_error(503, "busy", "later");
+  answer.headers.emplace_back("Retry-After", seconds);
+  return answer;
+}
+
+TEST(FleetQuery, ABusyNodeIsAskedAgainAfterThePauseThatItAsksFor) {
+  std::atomic<int> asked = 0;
+  const RunningServer busy([&](const HttpRequest&) {
+    ++asked;
+    return busy_for("1");
+  });
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(busy.port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = milliseconds(1500)}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->answered, 0U);
+  EXPECT_GE(asked, 1);
+  EXPECT_LE(asked, 2);
+}
+
+TEST(FleetQuery, ANodeThatAsksForALongPauseIsAskedAgainWhileThereIsTime) {
+  std::atomic<int> asked = 0;
+  const RunningServer busy([&](const HttpRequest&) {
+    return ++asked == 1 ? busy_for("99999999999")
+                        : HttpAnswer{.body =
+                                         "{\"recording\":\"a\",\"nodes\":[],\"columns\":[\"n\"]}\n"
+                                         "{\"end\":true,\"rows\":0,\"truncated\":false}\n"};
+  });
+  Rows rows;
+  const std::vector<NodeAddress> nodes{node_at(busy.port())};
+  const auto answer = query_nodes(nodes, "SELECT 1 AS n", {.limit = std::chrono::seconds(3)}, rows);
+  ASSERT_TRUE(answer.has_value());
+  EXPECT_EQ(answer->answered, 1U);
+}
+
 TEST(FleetQuery, ANodeThatIsAlwaysBusyIsNotCalledSilent) {
   const RunningServer busy([](const HttpRequest&) { return serve::answer_of_error(503, "busy", "later"); });
   const BadServer hangs("", BadServer::Then::kHangs);
@@ -190,6 +229,8 @@ class OneQuestion final : public Conversation {
   Result<std::optional<Question>> next(Reply* last) override {
     return last != nullptr ? std::nullopt : std::optional(Question{.target = "/v1/clock"});
   }
+  void on_failure() override { ++failures; }
+  int failures = 0;
 };
 
 TEST(FleetClient, TheEndOfTheLeaderBoundsTheOthers) {
@@ -260,6 +301,10 @@ TEST(FleetClient, ShowsHowFarEachConversationGot) {
   EXPECT_EQ(asked[2].progress.stage, Stage::kAsking);
   EXPECT_EQ(asked[2].progress.status, 0);
   EXPECT_EQ(asked[3].progress.status, 403);
+  EXPECT_EQ(asked[0].failures, 0);
+  for (const OneQuestion& failed : std::span(asked).subspan(1)) {
+    EXPECT_EQ(failed.failures, 1) << "whatever the reason is";
+  }
 }
 
 TEST(FleetClient, AFailureIsShort) {
@@ -537,6 +582,67 @@ TEST(FleetGather, NodesThatDoNotFitLeaveTheirRoomToOthers) {
   EXPECT_LE(gathered.files.size(), 4U);
   EXPECT_EQ(gathered.failed.size(), 8 - gathered.files.size());
   EXPECT_EQ(folder.names().size(), gathered.files.size());
+}
+
+/// A stream of zstd without its end, from which all bytes can be had.
+std::string zeros_without_end(size_t bytes) {
+  const std::string zeros(bytes, '\0');
+  std::string compressed(ZSTD_compressBound(bytes), '\0');
+  ZSTD_CCtx* stream = ZSTD_createCCtx();
+  ZSTD_inBuffer from{zeros.data(), zeros.size(), 0};
+  ZSTD_outBuffer to{compressed.data(), compressed.size(), 0};
+  EXPECT_EQ(ZSTD_compressStream2(stream, &to, &from, ZSTD_e_flush), 0U);
+  ZSTD_freeCCtx(stream);
+  compressed.resize(to.pos);
+  return compressed;
+}
+
+/// Four nodes that have sent a quarter of all room each, and break off.
+TEST(FleetGather, NodesWhoseConnectionBreaksLeaveTheirRoomToOthers) {
+  const ServingNode good;
+  const auto recording_bytes = static_cast<int64_t>(store::bytes_of(good.file()).size());
+  const std::string zeros = zeros_without_end(static_cast<size_t>(recording_bytes));
+  std::atomic<int> broken = 0;
+  const auto breaks = [&](const HttpRequest& request) {
+    if (request.path == "/v1/node") {
+      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
+    }
+    HttpAnswer answer{.content_type = "application/zstd"};
+    answer.headers.emplace_back("Stalltrace-Bytes", std::to_string(recording_bytes));
+    answer.next_piece = [&, sent = false]() mutable -> Result<std::string> {
+      if (!std::exchange(sent, true)) {
+        return zeros;
+      }
+      ++broken;
+      return fail("broken");
+    };
+    return answer;
+  };
+  std::vector<std::unique_ptr<RunningServer>> breaking;
+  std::vector<NodeAddress> nodes;
+  for (int i = 0; i < 4; ++i) {
+    breaking.push_back(std::make_unique<RunningServer>(breaks));
+    nodes.push_back(node_at(breaking.back()->port()));
+  }
+  const auto recordings = serve::recordings_in_files({good.file()});
+  const store::TemporaryFolder copies;
+  serve::Api api(*recordings, {.copies_folder = copies.path()});
+  const RunningServer later([&](const HttpRequest& request) {
+    for (int i = 0; request.path == "/v1/recording" && broken < 4 && i < 1000; ++i) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    std::this_thread::sleep_for(milliseconds(50));  // the others' ends are there
+    return api.answer(request);
+  });
+  nodes.push_back(node_at(later.port()));
+  const store::TemporaryFolder folder;
+  const Gathered gathered = gather_recordings(
+      nodes,
+      {.client = {.limit = std::chrono::seconds(10)}, .folder = folder.path(), .most_bytes = recording_bytes * 4});
+  ASSERT_EQ(gathered.files.size(), 1U);
+  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(good.file()));
+  EXPECT_EQ(gathered.failed.size(), 4U);
+  EXPECT_EQ(folder.names().size(), 1U);
 }
 
 TEST(FleetGather, ARecordingThatCantBeReadIsItsNodesFailure) {

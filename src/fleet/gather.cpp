@@ -72,6 +72,8 @@ class RecordingsConversation final : public Conversation {
     return question;
   }
 
+  void on_failure() override { remove_files(); }
+
   std::vector<std::string> files;
   int64_t moved_bytes = 0;
 
@@ -97,7 +99,7 @@ class RecordingsConversation final : public Conversation {
     return fail("the recordings of all nodes together are larger than what is taken", "ask fewer nodes at a time");
   }
 
-  /// Of a node that has failed: they are of no use, and others have their room.
+  /// Of a node that has failed: others have their room.
   void remove_files() {
     file_.reset();
     for (const std::string& file : files) {
@@ -150,9 +152,6 @@ Gathered gather_recordings(std::span<const NodeAddress> nodes, const GatherOptio
     if (ended[i]) {
       gathered.files.insert(gathered.files.end(), asked[i]->files.begin(), asked[i]->files.end());
       continue;
-    }
-    for (const std::string& file : asked[i]->files) {
-      ::unlink(file.c_str());
     }
     gathered.failed.push_back({nodes[i].shown(), std::move(ended[i].error())});
   }

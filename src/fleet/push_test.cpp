@@ -2,7 +2,7 @@
 #include "fleet/push.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -17,6 +17,7 @@
 #include "serve/testing/nothing.h"
 #include "serve/testing/running_server.h"
 #include "store/testing/test_support.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::fleet {
 namespace {
@@ -26,7 +27,6 @@ using serve::RunningServer;
 using serve::ServerOptions;
 using std::chrono::milliseconds;
 using store::must;
-using testing::HasSubstr;
 
 constexpr int64_t kStartedNs = 1'800'000'000LL * 1'000'000'000;
 const std::string kToken = "0123456789abcdef";
@@ -96,7 +96,7 @@ TEST_F(PushedRecording, ByTheWrongTokenIsNotTakenAndNotTriedAgain) {
     const auto taken = push_recording(sendable(), loopback(server.port()), client(token));
     ASSERT_FALSE(taken.has_value());
     EXPECT_FALSE(taken.error().may_pass);
-    EXPECT_THAT(taken.error().error.what, HasSubstr("token"));
+    golden::expect_text(taken.error().error.what);
   }
   EXPECT_TRUE(server.is_empty());
 }
@@ -106,7 +106,7 @@ TEST_F(PushedRecording, ForWhichThereIsNoRoomMayBeTakenLater) {
   const auto taken = push_recording(sendable(), loopback(small.port()), client());
   ASSERT_FALSE(taken.has_value());
   EXPECT_TRUE(taken.error().may_pass);
-  EXPECT_THAT(taken.error().error.what, HasSubstr("holds"));
+  golden::expect_text(taken.error().error.what);
   const Accepting never({.most_file_bytes = 4096});
   const auto large = push_recording(sendable(), loopback(never.port()), client());
   ASSERT_FALSE(large.has_value());
@@ -197,7 +197,7 @@ TEST(PushedFindings, ForWhichTheirFileHasNoRoomAreNotTriedAgain) {
                                   loopback(server.port()), client());
   ASSERT_FALSE(full.has_value());
   EXPECT_FALSE(full.error().may_pass);
-  EXPECT_THAT(full.error().error.what, HasSubstr("full"));
+  golden::expect_text(full.error().error.what);
 }
 
 /// A trace would end with it after hours.

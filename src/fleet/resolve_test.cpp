@@ -32,7 +32,7 @@ TEST(Resolve, NumbersAreThemselves) {
   EXPECT_THAT(nodes[1].addresses, ElementsAre("::1"));
 }
 
-/// With this host's own files and name servers, or none. Names under .invalid are nobody's (RFC 2606); the dot at the
+/// With this host's own files and name servers, or none. Names under .invalid exist nowhere (RFC 2606); the dot at the
 /// end keeps search domains away, which may have an entry for any name.
 TEST(Resolve, AsThisHostDoes) {
   constexpr std::chrono::seconds kPatience{3};

@@ -39,6 +39,8 @@ struct HttpAnswer {
   /// Instead of `body`: called until it gives an empty piece. An error breaks the connection, so that the answer can't
   /// be taken for complete.
   std::function<Result<std::string>()> next_piece;
+  /// The pieces take room that other answers wait for: the client has to read them at a rate, or is given up.
+  bool takes_room = false;
   std::vector<std::pair<std::string, std::string>> headers;
 };
 

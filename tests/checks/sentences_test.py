@@ -10,7 +10,19 @@ import re
 
 from stalltrace import ROOT, Case, sentence, sentences
 
-ASSERTIONS = {"assertIn": 0, "assertNotIn": 0, "assertRegex": 1, "assertNotRegex": 1}  # the position of the literal
+# The position of the literal: assertions, and what looks for a text by itself (of a string or of the module re).
+ASSERTIONS = {
+    **{"assertIn": 0, "assertNotIn": 0, "assertRegex": 1, "assertNotRegex": 1},
+    **dict.fromkeys(("search", "match", "fullmatch", "findall", "finditer", "compile", "split", "rsplit", "partition", "rpartition"), 0),
+    **dict.fromkeys(("count", "find", "index", "startswith", "endswith"), 0),
+}
+PY_SENTENCE = re.compile(r"[A-Za-z]{2,}\s+[a-z]{2,}")
+# As OTHERS_TEXT below, of tests in Python.
+PY_OTHERS_TEXT = {
+    "tests/cli/usage_test.py": ("stalltrace lab:",),
+    "tests/jobs/imports_test.py": (r"counter packets (\d+)",),
+    "tests/jobs/service_test.py": ("stalltrace trace (.*?) --out",),
+}
 SAYS = re.compile(r'assert_(?:not_)?says\("([^"]+)"')
 # Two words of a sentence, in a literal that a C++ test looks for, wherever it does.
 CPP_PROSE = re.compile(
@@ -117,26 +129,37 @@ def literals_in(node, variables):
     return [node] if isinstance(node, ast.Constant | ast.JoinedStr) else []
 
 
+def looked_for(node):
+    """What a call or a comparison looks for in a text."""
+    if isinstance(node, ast.Compare):
+        return [node.left] if isinstance(node.ops[0], ast.In | ast.NotIn) else []
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return []
+    if node.func.attr == "refused":
+        return node.args[2:]
+    position = ASSERTIONS.get(node.func.attr, len(node.args))
+    arguments = node.args[position : position + 1]
+    several = arguments and node.func.attr in ("startswith", "endswith") and isinstance(arguments[0], ast.Tuple)
+    return arguments[0].elts if several else arguments
+
+
 def prose_in(tree):
-    """The lines where a test asserts two or more words of a sentence, itself or by a variable of a loop. Names of sentences are none."""
+    """The lines where a test looks for two or more words of a sentence, itself or by a variable of a loop, each with the words. Names of
+    sentences and queries are none."""
     known = sentences()
-    variables = {}  # of each call, those of the loops around it
+    variables = {}  # of each call or comparison, those of the loops around it
     for loop in (node for node in ast.walk(tree) if isinstance(node, ast.For)):
         for node in ast.walk(loop):
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call | ast.Compare):
                 variables.setdefault(node, {}).update(columns_of(loop))
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-            continue
-        refusal = node.func.attr == "refused"
-        if not refusal and node.func.attr not in ASSERTIONS:
-            continue
-        for argument in node.args[2:] if refusal else [node.args[ASSERTIONS[node.func.attr]]]:
+        refusal = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "refused"
+        for argument in looked_for(node):
             for literal in literals_in(argument, variables.get(node, {})):
                 parts = literal.values if isinstance(literal, ast.JoinedStr) else [literal]
                 text = "".join(str(part.value) if isinstance(part, ast.Constant) else " " for part in parts)
-                if re.search(r"[A-Za-z]{2,}\s+[a-z]{2,}", text) and not (refusal and text in known):
-                    yield literal.lineno
+                if PY_SENTENCE.search(text) and not text.startswith("SELECT ") and not (refusal and text in known):
+                    yield literal.lineno, text
 
 
 class Sentences(Case):
@@ -151,9 +174,15 @@ class Sentences(Case):
         self.assertNotRegex("Rank 1 is in f (aXpy:1)", sentence("where rank 1 is", reading="f (a.py:1)"))
 
     def test_no_python_test_has_its_own(self):
-        for path in sorted(path for folder in ("cli", "e2e", "jobs") for path in ROOT.glob(f"tests/{folder}/*_test.py")):
-            lines = list(prose_in(ast.parse(path.read_text())))
-            self.assertEqual(lines, [], f"{path.relative_to(ROOT)}: use assert_says() and sentences.txt")
+        paths = sorted(path for folder in ("cli", "e2e", "jobs") for path in ROOT.glob(f"tests/{folder}/*_test.py"))
+        found = {str(path.relative_to(ROOT)): list(prose_in(ast.parse(path.read_text()))) for path in paths}
+        self.assertEqual(sorted(set(PY_OTHERS_TEXT) - set(found)), [], "no such test")
+        for name, texts in found.items():
+            others = PY_OTHERS_TEXT.get(name, ())
+            own = [(line, text) for line, text in texts if text not in others]
+            self.assertEqual(own, [], f"{name}: use assert_says() or sentence(), and sentences.txt")
+            unused = [other for other in others if other not in (text for _, text in texts)]
+            self.assertEqual(unused, [], f"{name}: remove them from PY_OTHERS_TEXT")
 
     def test_no_unit_test_has_its_own(self):
         paths = [path for top in ("src", "lab", "plugin", "tests") for path in sorted((ROOT / top).rglob("*_test.cpp"))]
@@ -167,19 +196,28 @@ class Sentences(Case):
             self.assertEqual(unused, [], f"{name}: remove them from OTHERS_TEXT")
 
     def test_prose_is_recognised(self):
-        self.assertEqual(list(prose_in(ast.parse('self.assertIn("had not entered", text)'))), [1])
-        self.assertEqual(list(prose_in(ast.parse('self.assertRegex(text, f"{who} had not entered")'))), [1])
-        self.assertEqual(list(prose_in(ast.parse('self.assertIn("--out", text)'))), [])
-        for refusal, lines in (('self.refused(run("a"), FAILED, "a.db", "had not entered")', [1]),
-                               ('self.refused(run("a"), FAILED,\n  f"{who} had not entered")', [2]),
-                               ('self.refused(run("a"), FAILED, "had not entered" if late else "a.db")', [1]),
-                               ('self.refused(run("is not run"), FAILED, "a.db", words="run it again")', []),
-                               ('self.refused(run("a"), FAILED, "no such file")', []),
-                               ('for text in ("a.db",\n "had not entered"):\n  self.refused(run("a"), FAILED, text)', [2]),
-                               ('for code, text in ((1, "had not entered"), (2, "no such file")):\n  self.refused(run("a"), code, text)', [1]),
-                               ('for text in ("a.db",\n "had not entered"):\n  self.assertIn(text, page)', [2]),
-                               ('for name in ("had not entered", "a.db"):\n  self.assert_says(name, page)', [])):
-            self.assertEqual(list(prose_in(ast.parse(refusal))), lines, refusal)
+        for code, lines in (('self.assertIn("had not entered", text)', [1]),
+                            ('self.assertRegex(text, f"{who} had not entered")', [1]),
+                            ('self.assertIn("--out", text)', []),
+                            ('self.refused(run("a"), FAILED, "a.db", "had not entered")', [1]),
+                            ('self.refused(run("a"), FAILED,\n  f"{who} had not entered")', [2]),
+                            ('self.refused(run("a"), FAILED, "had not entered" if late else "a.db")', [1]),
+                            ('self.refused(run("is not run"), FAILED, "a.db", words="run it again")', []),
+                            ('self.refused(run("a"), FAILED, "no such file")', []),
+                            ('for text in ("a.db",\n "had not entered"):\n  self.refused(run("a"), FAILED, text)', [2]),
+                            ('for code, text in ((1, "had not entered"), (2, "no such file")):\n  self.refused(run("a"), code, text)', [1]),
+                            ('for text in ("a.db",\n "had not entered"):\n  self.assertIn(text, page)', [2]),
+                            ('for name in ("had not entered", "a.db"):\n  self.assert_says(name, page)', []),
+                            ('found = re.search(r"had not entered (\\S+)", text)', [1]),
+                            ('self.assertTrue(line.startswith(("a.db", "had not entered")))', [1]),
+                            ('self.assertEqual(text.count("had not entered"), 0)', [1]),
+                            ('page.split("had not entered")[1]', [1]),
+                            ('self.count("SELECT count(*) FROM had_not")', []),
+                            ('wait_until(lambda: "had not entered" in read(), "the words of it")', [1]),
+                            ('self.assertEqual(1 if "had not entered" not in text else 2, lines)', [1]),
+                            ('for text in ("had not entered",):\n  found = text in page', [1]),
+                            ('found = way in ("had not entered", "a.db") or "in.db" in text', [])):
+            self.assertEqual([line for line, _ in prose_in(ast.parse(code))], lines, code)
         self.assertTrue(CPP_PROSE.search('text.find("had not entered")'))
         self.assertTrue(CPP_PROSE.search('EXPECT_TRUE(text.starts_with("had not entered"))'))
         self.assertEqual(sentences_expected('EXPECT_EQ(f("a"), "1 is "\n  "no number") << x;'), ["1 is no number"])

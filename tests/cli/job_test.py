@@ -13,7 +13,7 @@ import sys
 import time
 
 from job import wait_until
-from stalltrace import FAILED, PROGRAM, Case, run
+from stalltrace import FAILED, PROGRAM, Case, run, sentence
 from unprivileged import AS_NOBODY
 
 # Reports the numbers of received signals, and exits with 5 when its time is over. "ready" means that it listens.
@@ -210,7 +210,7 @@ class Signals(Fares):
         process.kill()
         process.wait(timeout=10)
         wait_until(lambda: [pid for pid in map(int, helpers) if self.runs(pid)] == [self.job], "the helper's end", 5)
-        for folder in re.findall(r"profiler files to (\S+)", self.errors.read_text()):
+        for folder in re.findall(sentence("profiler files go to"), self.errors.read_text()):
             shutil.rmtree(folder, ignore_errors=True)  # another run may have found it left behind
 
 

@@ -69,7 +69,7 @@ class Simulate(Case):
         (self.folder / "right/other.txt").write_text("not a recording\n")
         report = self.explain([self.folder, "--like", self.folder / "right"], DONE)
         self.assertEqual(report["recording"]["nodes"], 2)
-        self.assertTrue(any(note.endswith("of the run given by --like: not judged") for note in report["notes"]), report["notes"])
+        self.assert_says("files of the run to compare with are not judged", "\n".join(report["notes"]))
         self.assertTrue(any(note.startswith("--like: ") for note in report["notes"]), report["notes"])
         self.refused(run("explain", *slow, "--like", *right), USAGE, "node1.db")
         self.refused(run("explain", self.folder / "right", "--like", self.folder / "right"), USAGE, "--like")

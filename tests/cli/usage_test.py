@@ -119,7 +119,9 @@ class Values(Case):
         self.refused(run("lab", "matrix", "--workload", "solitaire", "--out", out), USAGE, "no such workload")
         self.refused(run("lab", "matrix", "--runs", "0", "--out", out), USAGE, "--runs")
         self.refused(run("lab", "matrix", "--simulated", "--live", "--out", out), USAGE, "it runs nothing, so no such flag", "--live")
-        self.refused(run("lab", "matrix", "--shift", "5s", "--live", "--out", out), USAGE, "--shift", "--out")
+        for words in (["--live"], ["--keep"], ["--simulated"], ["--workload", "nccl"], ["--runs", "50"], ["--seed", "1"]):
+            with self.subTest(words=words):
+                self.refused(run("lab", "matrix", "--shift", "5s", *words, "--out", out), USAGE, "--shift", "--out", "--only")
         self.refused(run("lab", "matrix", "--shift", "5s", "--out", out), FAILED, str(out), "--keep")
         self.assertFalse(out.exists())
 

@@ -16,7 +16,7 @@ import time
 import recordings
 from job import wait_until
 from job_test import Fares
-from stalltrace import PROGRAM, ROOT
+from stalltrace import PROGRAM, ROOT, sentence
 
 PATIENCE = ("--patience", "2s")  # a launcher waits for a minute before it kills what does not end
 SHORT = ("--patience", "200ms")
@@ -73,7 +73,7 @@ class Workers(Fares):
 
     def remove_profiler_folders(self):
         """What a killed launcher leaves; another one that starts in the meantime may have removed them already."""
-        for folder in re.findall(r"profiler files to (\S+) until", self.errors.read_text()):
+        for folder in re.findall(sentence("profiler files go to"), self.errors.read_text()):
             with contextlib.suppress(FileNotFoundError):
                 pathlib.Path(folder).rmdir()
 

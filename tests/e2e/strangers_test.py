@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -12,7 +13,7 @@ import sys
 import time
 
 from job import LIBRARIES, WORKLOAD, Job, Tracer, wait_until
-from stalltrace import DONE, PROGRAM, ROOT, Case, run
+from stalltrace import DONE, PROGRAM, ROOT, Case, run, sentence
 
 PYTHON = "/usr/bin/python3"  # one that any user may run
 NOBODY, OWNER, ANOTHER = 65534, 61001, 61002
@@ -205,7 +206,7 @@ class Strangers(Case):
         tracer = Tracer(self)
         near = Job(self, "--steps", 30, log="again")
         near.wait()
-        wait_until(lambda: "does not answer" in self.printed(), "the note", seconds=8)
+        wait_until(lambda: re.search(sentence("a file system does not answer"), self.printed()), "the note", seconds=8)
         self.assertEqual(tracer.stop(), DONE)
         self.assertGreater(self.calls(tracer, near), 2 * 30)
         self.assertEqual(self.losses(tracer), {"library:not_read": 1})

@@ -12,7 +12,7 @@ import time
 import recordings
 from job import LIBRARIES, PLUGIN, wait_until
 from launcher import Launcher
-from stalltrace import BUILD, DONE, PROGRAM, Case, run
+from stalltrace import BUILD, DONE, PROGRAM, Case, run, sentence
 
 SHARED = pathlib.Path("/dev/shm")
 
@@ -44,7 +44,7 @@ class Evidence(Case):
 
     def memory(self):
         """Returns the folder that was reported."""
-        return pathlib.Path(re.search(r"profiler files to (\S+)", self.errors.read_text())[1])
+        return pathlib.Path(re.search(sentence("profiler files go to"), self.errors.read_text())[1])
 
     @staticmethod
     def profiler_files(folder):
@@ -69,7 +69,7 @@ class Memory(Evidence):
                 self.out = self.folder / f"run{len(words)}"
                 job = Launcher(self.folder, "--steps", 100, "--step-ms", 20)
                 self.start(*words, "--", *job.words)
-                wait_until(lambda: "profiler files to" in self.errors.read_text(), "the folder")
+                wait_until(lambda: re.search(sentence("profiler files go to"), self.errors.read_text()), "the folder")
                 memory = self.memory()
                 self.assertEqual((memory.parent, memory.stat().st_mode & 0o777), (SHARED, 0o700))
                 wait_until(lambda: len(self.profiler_files(memory)) == 2, "the profiler files")
@@ -185,7 +185,7 @@ class Chosen(Evidence):
         wait_until(job.pids, "the ranks")
         wait_until(lambda: steps.exists() and steps.read_bytes().count(b"\n") > 50, "some steps")
         os.kill(job.pids()[1], signal.SIGSTOP)
-        wait_until(lambda: "finding in" in self.errors.read_text(), "the finding")
+        wait_until(lambda: re.search(sentence("a finding is reported"), self.errors.read_text()), "the finding")
         self.assertRegex(self.errors.read_text(), r"\[1\] process_stopped .*\n +what .*Rank 1\b")
         self.assertIsNone(self.process.poll())
 
@@ -229,10 +229,10 @@ class Loading(Evidence):
         deep = self.folder / ("d" * 200)
         deep.mkdir()
         self.out = deep / "run-in-a-folder-far-down"
-        words = self.run_job("--no-trace", wrap=("bash", "-c", 'echo "plugin at $NCCL_PROFILER_PLUGIN" >&2; exec "$@"', "-"))
+        words = self.run_job("--no-trace", wrap=("bash", "-c", 'echo "plugin=$NCCL_PROFILER_PLUGIN" >&2; exec "$@"', "-"))
         self.assert_not_says("no profiler file", words)
         self.assertEqual(len(self.profiler_files(self.out / "profiler")), 2)
-        plugin = pathlib.Path(re.search(r"plugin at (.*)", words)[1])
+        plugin = pathlib.Path(re.search(r"plugin=(.*)", words)[1])
         self.assertLessEqual(len(str(plugin)), 254)
         self.assertFalse(plugin.parent.exists(), "it goes with the run")
 

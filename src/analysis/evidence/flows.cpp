@@ -84,9 +84,10 @@ void Flows::join_ends(const Cluster& cluster) {
       }
     }
     // The other end may not be recorded as a connection, but its address may belong to only one rank.
-    if (const auto found = by_address.find(flow.dst.address); flow.peer == kNoMember && found != by_address.end() &&
-                                                              found->second.size() == 1 &&
-                                                              *found->second.begin() != flow.owner) {
+    const auto found = by_address.find(flow.dst.address);
+    flow.known_address = found != by_address.end();
+    if (flow.peer == kNoMember && flow.known_address && found->second.size() == 1 &&
+        *found->second.begin() != flow.owner) {
       flow.peer = *found->second.begin();
     }
     if (flow.peer != kNoMember && cluster.member(flow.peer).rank) {

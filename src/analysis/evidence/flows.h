@@ -27,6 +27,7 @@ struct Flow {
   MemberIndex owner = kNoMember;
   MemberIndex peer = kNoMember;
   FlowIndex reverse = kNoFlow;  // the row of the other end
+  bool known_address = false;   // a connection of a rank begins at the address of the other end
   std::optional<int32_t> src_rank;
   std::optional<int32_t> dst_rank;
   Endpoint src;

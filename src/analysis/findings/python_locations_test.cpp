@@ -105,8 +105,8 @@ TEST(PythonLocations, AnAbsentRankAndThoseThatWait) {
   expect_golden_text("missing_collective with Python stacks", finding);
 }
 
-/// Rank 2 computes and does not enter the last call; the recording ends 150 s later. A thread of it is sampled as given,
-/// every 45 s.
+/// Rank 2 computes and does not enter the last call; the recording ends 150 s later. A thread of it is sampled as
+/// given, every 45 s.
 Finding computing_job(const std::vector<int64_t>& stacks, int32_t tid = 12) {
   MemorySource source;
   Ending ending = hang({2});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors of ranks that NCCL's RAS reports: which rank failed first, and which only heard of it.
+// Errors of ranks that NCCL's RAS reports: which rank failed first, and which only learned of it.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -106,7 +106,7 @@ std::string key_of(const Job& job, size_t rank) {
 }  // namespace
 
 Severity severity_of_wait(const Job& job) {
-  return job.hung_ns() >= analysis::kLongWaitNs ? Severity::kCritical : Severity::kWaiting;
+  return job.hung_ns() >= analysis::kBlockedWaitNs ? Severity::kCritical : Severity::kWaiting;
 }
 
 void find_missing(const Job& job, std::vector<Finding>& findings) {

@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/handle.h"
@@ -176,19 +177,15 @@ constexpr uint64_t kTruncate = 1U << 14;  // LANDLOCK_ACCESS_FS_TRUNCATE, since 
 constexpr uint64_t kChangesOfFiles = LANDLOCK_ACCESS_FS_WRITE_FILE;
 constexpr uint64_t kChangesOfFolders = LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE;
 
-/// 0, or the error.
-int allow(int rules, const std::string& path, uint64_t rights) {
-  const UniqueFd file(::open(path.empty() ? "." : path.c_str(), O_PATH | O_CLOEXEC));
+/// 0, or the kernel's error. Nothing: the path can't be opened, which may be its file system's doing; it is of no use
+/// to the subcommand either, which reports it.
+std::optional<int> allow(int rules, const std::string& path, uint64_t rights, int flags = 0) {
+  const UniqueFd file(::open(path.empty() ? "." : path.c_str(), O_PATH | O_CLOEXEC | flags));
   if (!file) {
-    return errno;
+    return std::nullopt;
   }
   const landlock_path_beneath_attr beneath{.allowed_access = rights, .parent_fd = file.get()};
   return ::syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0U) == 0 ? 0 : errno;
-}
-
-/// Of a path: it leads to nothing that the subcommand could use either, which reports it.
-bool is_of_path(int error) {
-  return error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP || error == ENAMETOOLONG;
 }
 
 Taken refuse_changes(const Confinement& allowed) {
@@ -211,8 +208,9 @@ Taken refuse_changes(const Confinement& allowed) {
     (void)allow(rules.get(), path, of_files);
   }
   for (const std::string& path : allowed.folders) {
-    if (const int error = allow(rules.get(), path, of_folders | (allowed.subfolders ? subfolders : 0)); error != 0) {
-      return {.error = is_of_path(error) ? 0 : error};  // what the subcommand is for would fail without its reason
+    const auto error = allow(rules.get(), path, of_folders | (allowed.subfolders ? subfolders : 0), O_DIRECTORY);
+    if (error != 0) {
+      return {.error = error.value_or(0)};  // what the subcommand is for would fail without its reason
     }
   }
   if (::syscall(SYS_landlock_restrict_self, rules.get(), 0U) == 0) {

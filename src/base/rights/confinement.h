@@ -28,7 +28,7 @@ struct Confined {
 };
 
 /// For the rest of this process's life. Reading stays possible. To be called before the first thread is started. What
-/// the kernel does not have is left out, and so is Landlock where a folder can't be reached. Does nothing in a build
+/// the kernel does not have is left out, and so is Landlock where a folder can't be opened. Does nothing in a build
 /// with sanitizers, which need what it takes away.
 Confined confine(const Confinement& allowed);
 

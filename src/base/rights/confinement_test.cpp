@@ -197,6 +197,24 @@ TEST(Confinement, FilesChangeOnlyWhereItIsAllowed) {
   std::filesystem::remove_all(folder);
 }
 
+/// The subcommand reports what is wrong with its path; nothing is wrong with the kernel.
+TEST(Confinement, AFolderThatIsNoneIsNotTheKernelsRefusal) {
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("confinement-file-" + std::to_string(::getpid()));
+  ASSERT_TRUE(UniqueFd(::open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600)));
+  for (const std::filesystem::path& folder : {path, path / "below", std::filesystem::path("/nowhere/at/all")}) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const Confined confined = confine({.files = {}, .folders = {folder}});
+      ::_exit(confined.refused.empty() && !confined.files ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0) << folder;
+  }
+  ::unlink(path.c_str());
+}
+
 /// A folder for --out is made below its parent: `subfolders` is for those subcommands alone.
 TEST(Confinement, FoldersAreMadeAndRemovedOnlyWhereItIsAllowed) {
   if (!possible_confinement().files) {

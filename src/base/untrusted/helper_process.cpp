@@ -10,9 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <string>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/process/descriptors.h"
@@ -22,66 +22,10 @@
 namespace stalltrace {
 namespace {
 
-constexpr size_t kMostMessageBytes = 64 << 10;
 constexpr size_t kMostKilled = 32;          // helpers that hang in the kernel; callers have shares of users
 constexpr int64_t kHangsNs = kNsPerSecond;  // after SIGKILL; others are dying
 constexpr int kSocketInChild = 3;
-
-bool send_message(int socket, const HelperMessage& message, int flags) {
-  iovec bytes{.iov_base = const_cast<char*>(message.bytes.data()), .iov_len = message.bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  if (message.fd) {
-    header.msg_control = control.data();
-    header.msg_controllen = control.size();
-    cmsghdr* part = CMSG_FIRSTHDR(&header);
-    part->cmsg_level = SOL_SOCKET;
-    part->cmsg_type = SCM_RIGHTS;
-    part->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = message.fd.get();
-    std::memcpy(CMSG_DATA(part), &fd, sizeof fd);
-  }
-  return ::sendmsg(socket, &header, flags | MSG_NOSIGNAL) == static_cast<ssize_t>(message.bytes.size());
-}
-
-/// All that came with a message, asked for or not: what is not owned stays open.
-std::vector<UniqueFd> descriptors_of(msghdr& header) {
-  std::vector<UniqueFd> received;
-  for (const cmsghdr* part = CMSG_FIRSTHDR(&header); part; part = CMSG_NXTHDR(&header, const_cast<cmsghdr*>(part))) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
-      continue;
-    }
-    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      received.emplace_back(fd);
-    }
-  }
-  return received;
-}
-
-/// Bytes received; 0: the other end is closed. -1: see errno.
-ssize_t receive_message(int socket, HelperMessage& message, int flags) {
-  message.bytes.resize(kMostMessageBytes);
-  iovec bytes{.iov_base = message.bytes.data(), .iov_len = message.bytes.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr header{};
-  header.msg_iov = &bytes;
-  header.msg_iovlen = 1;
-  header.msg_control = control.data();
-  header.msg_controllen = control.size();
-  const ssize_t got = ::recvmsg(socket, &header, flags | MSG_CMSG_CLOEXEC);
-  message.bytes.resize(got > 0 ? static_cast<size_t>(got) : 0);
-  message.fd.reset();
-  std::vector<UniqueFd> received = got >= 0 ? descriptors_of(header) : std::vector<UniqueFd>();
-  if (received.size() == 1) {
-    message.fd = std::move(received.front());
-  }
-  return got;
-}
+constexpr std::string_view kDone = "d";  // follows each answer
 
 /// The child's main function: it keeps no descriptor of the parent open but the socket.
 [[noreturn]] void run_helper(int socket, pid_t parent, HelperProcess::Serve serve, HelperProcess::Rights rights) {
@@ -103,11 +47,12 @@ ssize_t receive_message(int socket, HelperMessage& message, int flags) {
   }
   HelperMessage request;
   while (receive_message(kSocketInChild, request, 0) > 0) {
-    HelperMessage answer = serve(std::move(request));
-    if (!send_message(kSocketInChild, answer, 0)) {
+    HelperMessage answer = serve(std::move(request));  // which closes what came with the request
+    const bool sent = send_message(kSocketInChild, answer, 0);
+    answer = {};
+    if (!sent || !send_message(kSocketInChild, {.bytes = std::string(kDone), .fd = {}}, 0)) {
       break;
     }
-    request = {};
   }
   ::_exit(0);
 }
@@ -141,10 +86,14 @@ Status HelperProcess::start() {
 }
 
 Status HelperProcess::ask(const HelperMessage& request, const ChildsWork& work) {
+  if (is_asked_) {
+    end();  // what it may hang in is the last request's
+  }
   for (bool may_be_dead = is_running();; may_be_dead = false) {
     ST_TRY(start());
     work_ = work;
     if (send_message(socket_.get(), request, MSG_DONTWAIT)) {
+      is_asked_ = true;
       return {};
     }
     const int error = errno;
@@ -163,15 +112,25 @@ HelperProcess::Outcome HelperProcess::receive(HelperMessage& answer) {
   if (!socket_) {
     return Outcome::kEnded;
   }
-  const ssize_t got = receive_message(socket_.get(), answer, MSG_DONTWAIT);
-  if (got > 0) {
-    return Outcome::kAnswered;
+  const auto files = rights_ == Rights::kOurs ? PassedFiles::kTaken : PassedFiles::kRefused;
+  HelperMessage message;
+  ssize_t got = receive_message(socket_.get(), message, MSG_DONTWAIT, files);
+  if (got > 0 && !has_answer_) {
+    has_answer_ = true;
+    answer_ = std::move(message);
+    got = receive_message(socket_.get(), message, MSG_DONTWAIT, files);
   }
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     return Outcome::kWaiting;
   }
-  end();
-  return Outcome::kEnded;
+  if (got <= 0 || message.bytes != kDone) {
+    end();
+    return Outcome::kEnded;
+  }
+  is_asked_ = false;
+  has_answer_ = false;
+  answer = std::exchange(answer_, {});
+  return Outcome::kAnswered;
 }
 
 std::optional<HelperMessage> HelperProcess::ask_and_wait(const HelperMessage& request, int64_t most_ns) {
@@ -197,7 +156,7 @@ std::optional<HelperMessage> HelperProcess::ask_and_wait(const HelperMessage& re
 void HelperProcess::check_idle() {
   killed_.reap();
   char byte = 0;
-  if (socket_ &&
+  if (socket_ && !is_asked_ &&
       (::recv(socket_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 || (errno != EAGAIN && errno != EINTR))) {
     end();
   }
@@ -209,6 +168,9 @@ void HelperProcess::end() {
     killed_.kill(pid_, work_);
     pid_ = 0;
   }
+  is_asked_ = false;
+  has_answer_ = false;
+  answer_ = {};
 }
 
 }  // namespace stalltrace

@@ -9,26 +9,24 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "base/untrusted/helper_message.h"
 #include "base/untrusted/killed_children.h"
 
 namespace stalltrace {
 
-struct HelperMessage {
-  std::string bytes;  // at most 64 KiB
-  UniqueFd fd;        // optional
-};
-
 class HelperProcess {
  public:
-  /// Runs in the child, once per request.
+  /// Runs in the child, once per request. What it opened or was given is closed before it counts as having answered:
+  /// that, too, may take the consent of a file system, and is part of the request.
   using Serve = HelperMessage (*)(HelperMessage request);
   enum class Rights {
     kOurs,  // our privileges: to open files that only we may open
-    kNone,  // no capability, no new privilege, no system calls but those that read open files, and bounded memory
+    /// No capability, no new privilege, no system calls but those that read open files, and bounded memory. It can
+    /// send no descriptor.
+    kNone,
   };
   enum class Outcome { kWaiting, kAnswered, kEnded };
 
@@ -40,15 +38,16 @@ class HelperProcess {
   /// Starts it unless it runs. Errors: no process, no socket, or too many killed helpers that are still not dead.
   Status start();
   /// Starts it if needed, and sends the request; to a new one if it has died since its last answer. Then call receive()
-  /// until the answer or the end arrives. `work`: what hanging() knows it by.
+  /// until the answer or the end arrives: a helper that is asked before is ended. `work`: what hanging() knows it by.
   Status ask(const HelperMessage& request, const ChildsWork& work = {});
   /// Killed helpers that hang in the kernel, of those with such work.
   [[nodiscard]] size_t hanging(const std::function<bool(const ChildsWork&)>& which);
+  /// kAnswered: `answer` has come, and the helper holds nothing of the request any more.
   Outcome receive(HelperMessage& answer);
   /// Asks and waits for the answer, `most_ns` at most. nullopt where that was not enough, or it ended: it is killed.
   std::optional<HelperMessage> ask_and_wait(const HelperMessage& request, int64_t most_ns);
-  /// Between an answer and the next request: ends it if it has died, or sends what was not asked for. Else its
-  /// descriptor would stay readable.
+  /// Ends a helper that is asked nothing if it has died, or sends what was not asked for. Else its descriptor would
+  /// stay readable.
   void check_idle();
   /// Kills it. One that hangs in the kernel dies when the kernel releases it.
   void end();
@@ -63,7 +62,10 @@ class HelperProcess {
   Rights rights_;
   UniqueFd socket_;
   pid_t pid_ = 0;
-  ChildsWork work_;  // the latest request's
+  ChildsWork work_;          // the latest request's
+  bool is_asked_ = false;    // that request is not done
+  bool has_answer_ = false;  // but its answer is here
+  HelperMessage answer_;
   KilledChildren killed_;
 };
 

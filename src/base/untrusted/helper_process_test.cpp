@@ -28,9 +28,14 @@ using Outcome = HelperProcess::Outcome;
 using Rights = HelperProcess::Rights;
 
 Outcome wait_for(HelperProcess& helper, HelperMessage& answer, int ms = 5000) {
-  pollfd one{.fd = helper.descriptor(), .events = POLLIN, .revents = 0};
-  ::poll(&one, 1, ms);
-  return helper.receive(answer);
+  const int64_t until_ns = monotonic_now_ns() + ms * kNsPerMs;
+  Outcome outcome = helper.receive(answer);
+  while (outcome == Outcome::kWaiting && monotonic_now_ns() < until_ns) {
+    pollfd one{.fd = helper.descriptor(), .events = POLLIN, .revents = 0};
+    ::poll(&one, 1, 10);
+    outcome = helper.receive(answer);
+  }
+  return outcome;
 }
 
 /// What a subverted parser might try; each answer is a letter.
@@ -125,7 +130,7 @@ size_t open_descriptors() {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
 }
 
-/// Answers twice, each time with two descriptors.
+/// Sends two descriptors with bytes of its own, and answers "refused" where it may not.
 HelperMessage send_two_descriptors(HelperMessage request) {
   const std::array<int, 2> fds{0, 1};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof fds)> control{};
@@ -139,23 +144,53 @@ HelperMessage send_two_descriptors(HelperMessage request) {
   *part = {.cmsg_len = CMSG_LEN(sizeof fds), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
   std::memcpy(CMSG_DATA(part), fds.data(), sizeof fds);
   constexpr int kSocket = 3;
-  ::sendmsg(kSocket, &header, 0);
-  return {.bytes = "last", .fd = {}};
+  return {.bytes = ::sendmsg(kSocket, &header, 0) < 0 ? "refused" : "sent", .fd = {}};
 }
 
 TEST(HelperProcess, DescriptorsThatWereNotAskedForAreClosed) {
-  HelperProcess helper(send_two_descriptors, Rights::kNone);
-  HelperMessage answer;
-  ASSERT_TRUE(helper.start());
   const size_t before = open_descriptors();
+  HelperProcess helper(send_two_descriptors, Rights::kOurs);
+  HelperMessage answer;
   for (int round = 0; round < 3; ++round) {
     ASSERT_TRUE(helper.ask({.bytes = "x", .fd = {}}));
-    ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
-    EXPECT_EQ(answer.bytes, "x");
-    EXPECT_FALSE(answer.fd);
-    ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+    EXPECT_EQ(wait_for(helper, answer), Outcome::kEnded) << "it sent an answer more than it was asked for";
+    EXPECT_FALSE(helper.is_running());
   }
   EXPECT_EQ(open_descriptors(), before);
+}
+
+/// A file system may have its consent asked before its file is closed.
+TEST(HelperProcess, WithoutRightsItCanSendNoDescriptor) {
+  HelperProcess helper(send_two_descriptors, Rights::kNone);
+  HelperMessage answer;
+  ASSERT_TRUE(helper.ask({.bytes = "x", .fd = {}}));
+  ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+  EXPECT_EQ(answer.bytes, "refused");
+}
+
+/// Sends an answer before it returns one: the parent has bytes then, while the request is not done.
+HelperMessage answer_and_hang(HelperMessage request) {
+  constexpr int kSocket = 3;
+  ::send(kSocket, request.bytes.data(), request.bytes.size(), 0);
+  while (request.bytes == "hang") {
+    ::pause();
+  }
+  return {.bytes = "d", .fd = {}};  // what follows an answer
+}
+
+/// One that hangs while it closes its files is not asked for another user's.
+TEST(HelperProcess, ARequestIsOpenUntilTheHelperHasLetGoOfIt) {
+  HelperProcess helper(answer_and_hang, Rights::kOurs);
+  HelperMessage answer;
+  ASSERT_TRUE(helper.ask({.bytes = "hang", .fd = {}}));
+  EXPECT_EQ(wait_for(helper, answer, 100), Outcome::kWaiting);
+  helper.check_idle();
+  EXPECT_TRUE(helper.is_running());
+  const pid_t pid = helper.pid();
+  ASSERT_TRUE(helper.ask({.bytes = "next", .fd = {}}));
+  EXPECT_NE(helper.pid(), pid);
+  ASSERT_EQ(wait_for(helper, answer), Outcome::kAnswered);
+  EXPECT_EQ(answer.bytes, "next");
 }
 
 /// Whether a page at the address in the request is mapped: madvise is allowed, and knows.

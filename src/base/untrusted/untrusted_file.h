@@ -48,7 +48,9 @@ class UntrustedFile {
   /// Opens `folder`/`name` of a process's own root, such as "/tmp" and "perf-7.map"; neither may be a link.
   static std::expected<UntrustedFile, OpenRefusal> open_in_root(const Procfs& procfs, Mounts& mounts, pid_t pid,
                                                                 const std::string& folder, const std::string& name);
-  /// Takes over a file that a helper process opened, with the helper's description; nullopt if that is garbled.
+  /// Takes over a file that a helper process opened on such a file system, with the helper's description; nullopt if
+  /// that is garbled. The descriptor should be one that only names the file (O_PATH): the kernel asks the file system
+  /// when another one is closed.
   static std::optional<UntrustedFile> adopt(UniqueFd fd, std::string_view facts);
   [[nodiscard]] std::string facts() const;
   /// Opens a path in this program's namespace; links are followed. Errors: not found, not readable, not a regular file.

@@ -56,13 +56,12 @@ bool LateWatch::is_often_late(pid_t pid) const {
   return pauses != pauses_.end() && pauses->second.count >= kOften;
 }
 
-/// A rank that lags behind goes on launching: that is one lateness.
+/// A rank that lags behind goes on launching: until nobody waits for it, that is one lateness.
 void LateWatch::note_late(const CallStanding& standing, int64_t now_ns) {
   Pauses& pauses = pauses_[standing.pid];
-  const int64_t since_ns = still_since(standing);
-  if (pauses.count == 0 || since_ns - pauses.since_ns >= kLateNs) {
+  if (!pauses.lasts) {
     pauses.count = std::min(pauses.count + 1, kOften);
-    pauses.since_ns = since_ns;
+    pauses.lasts = true;
   }
   pauses.seen_ns = now_ns;
 }
@@ -81,6 +80,9 @@ bool LateWatch::note_pauses(std::span<const CallStanding> standings, const Waits
     const bool is_late = for_ns >= kLateNs && late.awaits(standing);
     awaited_soon += is_soon ? 1 : 0;
     often = often || (is_soon && is_often_late(standing.pid));
+    if (const auto pauses = pauses_.find(standing.pid); pauses != pauses_.end() && !late.awaits(standing)) {
+      pauses->second.lasts = false;
+    }
     if (is_late) {
       note_late(standing, now_ns);
     } else if (is_soon || (for_ns >= kHurriedNs && any && any->awaits(standing) && is_often_late(standing.pid))) {
@@ -90,10 +92,11 @@ bool LateWatch::note_pauses(std::span<const CallStanding> standings, const Waits
   return often && awaited_soon == 1;
 }
 
-bool LateWatch::take_token(int64_t now_ns, bool lasting) {
+bool LateWatch::take_token(int64_t now_ns, int64_t waited_ns) {
   tokens_ns_ = std::min(tokens_ns_ + (filled_ns_ == 0 ? 0 : now_ns - filled_ns_), kMostAtOnce * kEveryNs);
   filled_ns_ = now_ns;
-  if (tokens_ns_ < (lasting ? 1 : kKept + 1) * kEveryNs) {
+  const int64_t kept = waited_ns >= kStillNs ? 0 : waited_ns >= kLateNs ? kKept : kKeptFromEarly;
+  if (tokens_ns_ < (kept + 1) * kEveryNs) {
     return false;
   }
   tokens_ns_ -= kEveryNs;
@@ -132,7 +135,7 @@ std::vector<pid_t> LateWatch::choose(std::span<const CallStanding> standings, in
   still_ = std::move(still);
   const bool asked = asked_ && now_ns - answered_ns_ >= kAskedNs && !still_.empty();
   asked_ = asked_ && !asked && !still_.empty();
-  if (!asked && (!due || !take_token(now_ns, longest_ns >= kStillNs))) {
+  if (!asked && (!due || !take_token(now_ns, longest_ns))) {
     return {};
   }
   answered_ns_ = asked ? now_ns : answered_ns_;

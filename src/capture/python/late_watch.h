@@ -40,6 +40,8 @@ class LateWatch {
   static constexpr int64_t kMostAtOnce = 6;
   static constexpr int64_t kEveryNs = 10 * kNsPerSecond;
   static constexpr int64_t kKept = 2;
+  /// A reading before kLateNs leaves one more: ranks whose ordinary scatter is that long would use up all.
+  static constexpr int64_t kKeptFromEarly = kKept + 1;
   /// A process of which nothing could be read because it ran is left out for the time that refills all samples: it
   /// would use them up.
   static constexpr int64_t kLeftOutNs = kMostAtOnce * kEveryNs;
@@ -59,14 +61,14 @@ class LateWatch {
 
  private:
   class Waits;
-  [[nodiscard]] bool take_token(int64_t now_ns, bool lasting);
+  [[nodiscard]] bool take_token(int64_t now_ns, int64_t waited_ns);
   [[nodiscard]] bool is_often_late(pid_t pid) const;
   void note_late(const CallStanding& standing, int64_t now_ns);
   bool note_pauses(std::span<const CallStanding> standings, const Waits& late, const Waits& soon, int64_t now_ns);
   /// Those of one process for which others waited for kLateNs.
   struct Pauses {
     int count = 0;
-    int64_t since_ns = 0;  // of the last one
+    bool lasts = false;  // others still wait in the last one
     int64_t seen_ns = 0;
   };
   /// A time without calls, and its length at the next sample.

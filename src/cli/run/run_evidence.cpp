@@ -18,7 +18,7 @@
 #include "cli/recorded_profiler_files.h"
 #include "cli/reporting.h"
 #include "cli/run/analysis.h"
-#include "cli/run/verdict.h"
+#include "cli/run/report_digest.h"
 #include "report/report_json.h"
 #include "report/report_text.h"
 
@@ -140,14 +140,14 @@ void RunEvidence::add_log() {
 void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_ns,
                                const std::optional<std::string>& recording, bool again) {
   if (!again) {
-    printed_verdict_.reset();
+    printed_digest_.reset();
     failed_explanations_ = 0;
   }
   const std::vector<std::string> files = recording ? std::vector<std::string>() : profiler_files_.paths();
   if (failed_explanations_ >= kMostFailures || (!recording && files.empty())) {
     return;
   }
-  const auto work = [&](std::string& verdict) {
+  const auto work = [&](std::string& digest) {
     HeldNotes of_import;  // printed with what they are about
     if (!recording) {
       std::error_code ignored;
@@ -161,20 +161,21 @@ void RunEvidence::explain_hang(const launch::Progress& progress, int64_t still_n
     if (!report) {
       return false;
     }
-    verdict = verdict_of(*report);
-    if (printed_verdict_ != verdict) {
+    digest = digest_of(*report);
+    if (printed_digest_ != digest) {
       console_.page(of_import.text());
       note(fmt::format("no collective has completed for {} while {} are open; {}:", format_duration(still_ns),
                        progress.open,
-                       !printed_verdict_          ? "what is known so far"
+                       !printed_digest_           ? "what is known so far"
                        : report->findings.empty() ? "what was found before is withdrawn"
                                                   : "what is known now"));
       print(*report);
     }
     return true;
   };
-  if (std::string verdict; analyse(work, verdict)) {
-    printed_verdict_ = std::move(verdict);
+  if (std::string digest; analyse(work, digest)) {
+    printed_digest_ = std::move(digest);
+    failed_explanations_ = 0;
   } else {
     ++failed_explanations_;
   }

@@ -92,9 +92,9 @@ class RunEvidence {
   bool files_expected_ = false;
   std::string why_no_plugin_;
   std::vector<std::string> environment_;
-  std::vector<std::string> files_;              // set by collect()
-  std::optional<std::string> printed_verdict_;  // on the hang; none: nothing was printed
-  int failed_explanations_ = 0;                 // of the hang
+  std::vector<std::string> files_;             // set by collect()
+  std::optional<std::string> printed_digest_;  // on the hang; none: nothing was printed
+  int failed_explanations_ = 0;                // of the hang
   bool concluding_ = false;
 };
 

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "analysis/explain.h"
@@ -97,6 +99,15 @@ std::string shift_text(const lab::ShiftResult& result) {
   return text;
 }
 
+/// The same flag, which also notes that it was given.
+Flag noted(Flag flag, bool* given) {
+  flag.assign = [assign = std::move(flag.assign), given](std::string_view text) {
+    *given = true;
+    return assign(text);
+  };
+  return flag;
+}
+
 class LabMatrixSubcommand final : public Subcommand {
  public:
   [[nodiscard]] SubcommandInfo info() const override {
@@ -118,9 +129,9 @@ class LabMatrixSubcommand final : public Subcommand {
   }
   std::vector<Flag> flags() override {
     return {
-        integer_flag("--seed", "N", "draws faults, locations and moments", 0, INT64_MAX, &seed_),
+        noted(integer_flag("--seed", "N", "draws faults, locations and moments", 0, INT64_MAX, &seed_), &draws_given_),
         texts_flag("--workload", "NAME", "what the ranks run, may be repeated (default: nccl)", &options_.workloads),
-        integer_flag("--runs", "N", "draws", 1, 100'000, &options_.runs),
+        noted(integer_flag("--runs", "N", "draws", 1, 100'000, &options_.runs), &draws_given_),
         text_flag("--only", "TEXT",
                   "only settings whose name contains it; of simulated jobs: healthy, one fault, or one shape",
                   &options_.only),
@@ -183,7 +194,7 @@ class LabMatrixSubcommand final : public Subcommand {
 
   /// The shift test of a campaign that has run.
   Result<int> shift(Console& console) {
-    if (simulated_ || !options_.workloads.empty() || options_.live || options_.keep) {
+    if (draws_given_ || simulated_ || !options_.workloads.empty() || options_.live || options_.keep) {
       return fail("--shift runs nothing: it takes --out and --only alone", "leave the other flags out",
                   ErrorKind::kUsage);
     }
@@ -249,6 +260,7 @@ class LabMatrixSubcommand final : public Subcommand {
 
   lab::CampaignOptions options_ = {.runs = 50, .out_dir = "stalltrace-matrix"};
   int64_t seed_ = 1;
+  bool draws_given_ = false;  // --seed or --runs
   bool simulated_ = false;
   std::optional<int64_t> shift_ns_;
 };

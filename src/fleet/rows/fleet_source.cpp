@@ -133,17 +133,23 @@ class RowsConversation final : public Conversation {
     question.sink = [this](std::string_view bytes) -> Result<bool> {
       moved_bytes += static_cast<int64_t>(bytes.size());
       most_bytes_ -= static_cast<int64_t>(bytes.size());
+      taken_bytes_ += static_cast<int64_t>(bytes.size());
       room_.bytes -= static_cast<int64_t>(bytes.size());
       Status taken = room_.bytes < 0 ? no_room() : received.back().second.add(bytes);
-      if (!taken) {  // its rows are of no use to the others
+      if (!taken) {
         found_no_room = room_.bytes < 0 || most_bytes_ < 0;
-        room_.bytes += moved_bytes;
-        received.clear();
+        on_failure();
         return std::unexpected(std::move(taken.error()));
       }
       return false;
     };
     return question;
+  }
+
+  /// The rows are of no use then, and others have their room.
+  void on_failure() override {
+    room_.bytes += std::exchange(taken_bytes_, 0);
+    received.clear();
   }
 
   std::vector<std::pair<size_t, ReceivedRows>> received;
@@ -154,6 +160,7 @@ class RowsConversation final : public Conversation {
   std::vector<Wanted> wanted_;
   Room& room_;
   int64_t most_bytes_;         // left for this one
+  int64_t taken_bytes_ = 0;    // of the room
   bool is_older_ = false;      // it refused tables of later versions
   bool may_be_older_ = false;  // it may refuse the last question for those
   /// The last question does: a version without that table refuses it.
@@ -186,6 +193,11 @@ class OpeningConversation final : public Conversation {
     }
     rows.emplace(std::move(wanted), room_, most_bytes_);
     return rows->next(nullptr);
+  }
+  void on_failure() override {
+    if (rows) {
+      rows->on_failure();
+    }
   }
 
   InfoConversation about;

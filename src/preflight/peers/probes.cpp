@@ -215,6 +215,7 @@ std::expected<Flow, int> test_flow(const Peer& peer, const FlowLimits& limits, S
   int64_t waited_before_ns = 0;
   Counters first;
   int64_t now_ns = begin_ns;
+  bool broken = false;
   for (; now_ns < end_ns; now_ns = monotonic_now_ns()) {
     if (from_ns == 0 && sender.left() > 0 &&
         (now_ns - begin_ns >= limits.time_ns / 4 || sender.left() <= limits.bytes / 4 * 3)) {
@@ -223,8 +224,8 @@ std::expected<Flow, int> test_flow(const Peer& peer, const FlowLimits& limits, S
       first = read_counters(streams);
     }
     const bool sending = sender.left() > 0;
-    if (!sender.turn(std::min(end_ns - now_ns, sending ? 20 * kNsPerMs : kNsPerMs)) ||
-        (!sending && all_acked(streams))) {
+    broken = !sender.turn(std::min(end_ns - now_ns, sending ? 20 * kNsPerMs : kNsPerMs));
+    if (broken || (!sending && all_acked(streams))) {
       break;
     }
   }
@@ -233,6 +234,9 @@ std::expected<Flow, int> test_flow(const Peer& peer, const FlowLimits& limits, S
   if (from_ns == 0) {
     from_ns = begin_ns;
     first.acked = limits.streams * static_cast<int64_t>(peer.secret.size() + 1);  // the greetings
+  }
+  if (broken && last.acked <= first.acked) {  // closed at the first data, as by a proxy
+    return std::unexpected(ECONNRESET);
   }
   const int64_t duration_ns = std::max<int64_t>(now_ns - from_ns, 1);
   const int64_t busy_us = std::max<int64_t>(last.busy_us, 1);

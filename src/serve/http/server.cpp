@@ -253,12 +253,19 @@ class BeastServer final : public HttpServer {
       stop.async_wait(asio::posix::descriptor_base::wait_read,
                       [this](beast::error_code error) { error ? void() : io_.stop(); });
     }
+    std::exception_ptr failure;
     for (size_t i = 0; i < acceptors_.size(); ++i) {
-      asio::co_spawn(io_, accept(i), asio::detached);
+      asio::co_spawn(io_, accept(i), [&](const std::exception_ptr& ended) {
+        failure = failure ? failure : ended;
+        io_.stop();
+      });
     }
     io_.run();
     for (Watch* watch : watches_) {
       watch->gone = true;  // no client waits for what is being answered
+    }
+    if (failure) {
+      std::rethrow_exception(failure);
     }
   }
 
@@ -278,20 +285,39 @@ class BeastServer final : public HttpServer {
     return error ? Status(fail("use the certificate: " + error.message())) : Status();
   }
 
+  /// Counts what goes on, for as long as it does.
+  class Counted {
+   public:
+    explicit Counted(size_t& count) : count_(count) { ++count_; }
+    ~Counted() { --count_; }
+    Counted(const Counted&) = delete;
+    Counted& operator=(const Counted&) = delete;
+
+   private:
+    size_t& count_;
+  };
+
+  /// Where no descriptor or memory is left for a connection, some will be free soon: it goes on after a pause.
   awaitable<void> accept(size_t listener) {
+    asio::steady_timer pause(io_);
     for (;;) {
-      auto [error, socket] = co_await acceptors_[listener].async_accept(kAwait);
-      if (error) {
-        asio::steady_timer pause(io_, kAfterAcceptError);  // no descriptor is left: some will be closed
+      bool failed = false;
+      try {
+        auto [error, socket] = co_await acceptors_[listener].async_accept(kAwait);
+        failed = static_cast<bool>(error);
+        if (!failed && connections_ < options_.most_connections) {
+          asio::co_spawn(io_, serve(std::move(socket), listener, std::make_unique<Counted>(connections_)),
+                         asio::detached);
+        } else if (!failed) {
+          refuse(socket);
+        }
+      } catch (const std::bad_alloc&) {
+        failed = true;  // the connection is closed
+      }
+      if (failed) {
+        pause.expires_after(kAfterAcceptError);
         co_await pause.async_wait(kAwait);
-        continue;
       }
-      if (connections_ >= options_.most_connections) {
-        refuse(socket);
-        continue;
-      }
-      ++connections_;
-      asio::co_spawn(io_, serve(std::move(socket), listener), [this](std::exception_ptr) { --connections_; });
     }
   }
 
@@ -306,7 +332,8 @@ class BeastServer final : public HttpServer {
     }
   }
 
-  awaitable<void> serve(tcp::socket socket, size_t listener) {
+  /// `counted`: the connection, among those that are open.
+  awaitable<void> serve(tcp::socket socket, size_t listener, [[maybe_unused]] std::unique_ptr<Counted> counted) {
     const auto channel = make_channel(std::move(socket), tls_ ? &*tls_ : nullptr);
     channel->expires_after(options_.request_limit);
     const auto error = co_await channel->accept_tls();
@@ -377,18 +404,6 @@ class BeastServer final : public HttpServer {
       }
     }
   }
-
-  /// Counts what goes on, for as long as it does.
-  class Counted {
-   public:
-    explicit Counted(size_t& count) : count_(count) { ++count_; }
-    ~Counted() { --count_; }
-    Counted(const Counted&) = delete;
-    Counted& operator=(const Counted&) = delete;
-
-   private:
-    size_t& count_;
-  };
 
   /// The answer to a request whose body goes elsewhere, piece by piece; none: the client left, or was too slow.
   awaitable<std::optional<HttpAnswer>> take_upload(Channel& channel, std::string& received, const Parser& parser,
@@ -562,6 +577,16 @@ class BeastServer final : public HttpServer {
     return header + "\r\n";
   }
 
+  /// How long the next piece of an answer may be on its way. Of one that takes room all pieces have one limit, to which
+  /// each byte adds: that of each piece alone would let a client keep the room for days. `taken`: by the earlier ones.
+  [[nodiscard]] std::chrono::milliseconds limit_of_piece(const HttpAnswer& answer, int64_t sent_bytes,
+                                                         std::chrono::steady_clock::duration taken) const {
+    using std::chrono::milliseconds;
+    return answer.takes_room ? options_.answer_limit + milliseconds(sent_bytes * 1000 / options_.least_bytes_per_s) -
+                                   std::chrono::floor<milliseconds>(taken)
+                             : options_.answer_limit;
+  }
+
   /// False if it could not be sent, or if its end is the connection's.
   awaitable<bool> send(Channel& channel, HttpAnswer answer, Envelope envelope) {
     channel.expires_after(options_.answer_limit);
@@ -570,7 +595,10 @@ class BeastServer final : public HttpServer {
     if (co_await channel.write(bytes)) {
       co_return false;
     }
+    int64_t sent_bytes = 0;
+    std::chrono::steady_clock::duration taken{};  // by the client, and not by us
     while (answer.next_piece) {
+      channel.never_expires();
       std::function<Result<std::string>()> work = [&answer] { return answer.next_piece(); };
       const Result<std::string> piece =
           co_await by_worker(std::move(work), Result<std::string>(fail("no memory is left")));
@@ -578,10 +606,17 @@ class BeastServer final : public HttpServer {
         co_return false;
       }
       bytes = envelope.http_1_1 ? fmt::format("{:x}\r\n{}\r\n", piece->size(), *piece) : *piece;
-      channel.expires_after(options_.answer_limit);
+      sent_bytes += static_cast<int64_t>(piece->size());
+      const std::chrono::milliseconds limit = limit_of_piece(answer, sent_bytes, taken);
+      if (limit.count() <= 0) {
+        co_return false;
+      }
+      const auto begin = std::chrono::steady_clock::now();
+      channel.expires_after(limit);
       if (co_await channel.write(bytes)) {
         co_return false;
       }
+      taken += std::chrono::steady_clock::now() - begin;
       if (piece->empty()) {
         co_return envelope.http_1_1;
       }
@@ -591,14 +626,14 @@ class BeastServer final : public HttpServer {
 
   Handler handler_;
   ServerOptions options_;
-  std::set<Watch*> watches_;  // these three outlive the coroutines, which are ended with io_
+  std::set<Watch*> watches_;  // these four outlive the coroutines, which are ended with io_
+  size_t connections_ = 0;
   size_t uploads_ = 0;
   size_t waiting_ = 0;
   asio::io_context io_{1};
   std::deque<tcp::acceptor> acceptors_;
   std::optional<asio::ssl::context> tls_;
   Workers workers_{[this] { io_.stop(); }};
-  size_t connections_ = 0;
 };
 
 }  // namespace

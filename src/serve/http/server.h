@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -40,6 +41,7 @@ struct ServerOptions {
   size_t most_body_bytes = 256 << 10;
   std::chrono::milliseconds request_limit{10'000};  // from the connection, or the last answer, to a complete request
   std::chrono::milliseconds answer_limit{60'000};   // to send an answer, or one piece of it
+  int64_t least_bytes_per_s = 1 << 20;  // of an answer that takes room: its pieces together have answer_limit and this
   Uploads uploads = {};
 };
 

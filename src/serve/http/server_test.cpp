@@ -257,6 +257,50 @@ TEST(Server, SendsPieces) {
   EXPECT_TRUE(old.ends_with("\r\n\r\npiecepiece")) << old;
 }
 
+/// An answer of pieces that take room. `gone` is set once nothing of it is left.
+HttpAnswer with_room(int pieces, std::atomic<bool>& gone) {
+  const std::shared_ptr<void> kept(nullptr, [&gone](void*) { gone = true; });
+  HttpAnswer answer;
+  answer.takes_room = true;
+  answer.next_piece = [kept, count = 0, pieces]() mutable -> Result<std::string> {
+    return ++count > pieces ? std::string() : std::string(256 << 10, 'x');
+  };
+  return answer;
+}
+
+/// Each piece would leave within the limit of one.
+TEST(Server, AnAnswerThatTakesRoomIsGivenUpWhereItIsReadSlowly) {
+  std::atomic<bool> gone = false;
+  const RunningServer server([&](const HttpRequest&) { return with_room(1 << 20, gone); },
+                             {.answer_limit = milliseconds(300), .least_bytes_per_s = int64_t{1} << 30});
+  RawConnection slow(server.port());
+  slow.send(get("/"));
+  std::string part(16 << 10, '\0');
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(4);
+  while (!gone && std::chrono::steady_clock::now() < end) {
+    static_cast<void>(!::recv(slow.descriptor(), part.data(), part.size(), MSG_DONTWAIT));
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_TRUE(gone);
+}
+
+/// More than the kernel keeps on its way, for longer than one piece may take.
+TEST(Server, AnAnswerThatTakesRoomHasMoreTimeTheMoreOfItIsRead) {
+  std::atomic<bool> gone = false;
+  const RunningServer server([&](const HttpRequest&) { return with_room(128, gone); },
+                             {.answer_limit = milliseconds(300)});
+  RawConnection connection(server.port());
+  connection.send(get("/"));
+  std::string all;
+  std::string part(256 << 10, '\0');
+  for (ssize_t got = 0; (got = ::recv(connection.descriptor(), part.data(), part.size(), MSG_WAITALL)) > 0;) {
+    all.append(part, 0, static_cast<size_t>(got));
+    std::this_thread::sleep_for(milliseconds(8));
+  }
+  EXPECT_GT(all.size(), size_t{128} * (256 << 10));
+  EXPECT_TRUE(all.ends_with("\r\n0\r\n\r\n"));
+}
+
 /// What a server took in, and how that went on.
 struct TakenBodies {
   std::string bytes;

@@ -16,6 +16,8 @@
 namespace stalltrace::serve {
 namespace {
 
+constexpr const char* kLaterSeconds = "5";  // each time all rows are read: not as often as clients like
+
 Json end_of(const Snapshot& snapshot) {
   const Snapshot::ReadNotes read = snapshot.read_notes();
   Json notes = Json::array();
@@ -57,10 +59,17 @@ Result<HttpAnswer> rows_answer(Snapshot& snapshot, const RowsRequest& request, c
       std::make_shared<Spool>(options.folder, options.room ? options.room : std::make_shared<SpoolRoom>());
   if (Status written = write_frames(snapshot, request, options.gone, *spool); !written) {
     const std::optional<int> status = spool->refused_with();
-    return status ? Result<HttpAnswer>(answer_of_error(*status, written.error().what, written.error().remedy))
-                  : std::unexpected(std::move(written.error()));
+    if (!status) {
+      return std::unexpected(std::move(written.error()));
+    }
+    HttpAnswer refusal = answer_of_error(*status, written.error().what, written.error().remedy);
+    if (*status == Spool::kLater) {
+      refusal.headers.emplace_back("Retry-After", kLaterSeconds);
+    }
+    return refusal;
   }
   HttpAnswer answer{.content_type = "application/octet-stream"};
+  answer.takes_room = true;
   answer.next_piece = [spool] { return spool->next(); };
   return answer;
 }

@@ -20,7 +20,7 @@ struct RowsAnswerOptions {
 };
 
 /// Reads all rows that are asked for; `snapshot` is not used after it returns. Where there is no room for them it is an
-/// answer with status 503, for now, or 507.
+/// answer with status 503 and Retry-After, or 507.
 Result<HttpAnswer> rows_answer(Snapshot& snapshot, const RowsRequest& request, const RowsAnswerOptions& options);
 
 }  // namespace stalltrace::serve

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/files/own_folder.h"
 #include "base/io/write_all.h"
@@ -18,7 +19,6 @@ namespace {
 
 constexpr size_t kMostInMemory = 4 << 20;
 constexpr size_t kPieceBytes = 256 << 10;
-constexpr int kLaterStatus = 503;
 constexpr int kNoRoomStatus = 507;
 constexpr std::string_view kMoreRoom = "set TMPDIR on that node to a folder with more room";
 
@@ -50,8 +50,16 @@ void SpoolRoom::give_back(int64_t bytes, int64_t disk_bytes) {
 
 Status Spool::add(std::string_view bytes) {
   ST_TRY(take_room(static_cast<int64_t>(bytes.size())));
-  kept_ += bytes;
-  return kept_.size() > kMostInMemory ? write_out() : Status();
+  kept_bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    if (kept_.empty() || kept_.back().size() == kPieceBytes) {
+      kept_.emplace_back();
+    }
+    const std::string_view part = bytes.substr(0, kPieceBytes - kept_.back().size());
+    kept_.back() += part;
+    bytes.remove_prefix(part.size());
+  }
+  return kept_bytes_ > kMostInMemory ? write_out() : Status();
 }
 
 Status Spool::take_room(int64_t bytes) {
@@ -61,7 +69,7 @@ Status Spool::take_room(int64_t bytes) {
                 "ask for fewer tables, or for a shorter time");
   }
   if (!room_->take(bytes)) {
-    refused_with_ = kLaterStatus;
+    refused_with_ = kLater;
     return fail(fmt::format("answers that their clients have not read yet take the {} that all may take",
                             format_size(room_->most_bytes())),
                 "ask again later");
@@ -83,35 +91,59 @@ Status Spool::write_out() {
     ::unlink(name.c_str());
   }
   struct statvfs disk {};
-  const auto bytes = static_cast<int64_t>(kept_.size());
+  const auto bytes = static_cast<int64_t>(kept_bytes_);
   const bool known = ::fstatvfs(file_.get(), &disk) == 0;
   const int64_t free_bytes = known ? static_cast<int64_t>(disk.f_bavail * disk.f_frsize) : INT64_MAX;
   if (!room_->take_disk(bytes, free_bytes)) {
     refused_with_ = kNoRoomStatus;
     return fail("the disk has no room for the rows of this answer", std::string(kMoreRoom));
   }
-  written_bytes_ += kept_.size();  // also where only a part is: the room was taken
-  if (!write_all(file_.get(), kept_)) {
-    refused_with_ = kNoRoomStatus;
-    return fail_errno("keep the rows", errno, std::string(kMoreRoom));
+  disk_bytes_ += bytes;  // also where only a part is written: the room was taken
+  for (const std::string& piece : kept_) {
+    if (!write_all(file_.get(), piece)) {
+      refused_with_ = kNoRoomStatus;
+      return fail_errno("keep the rows", errno, std::string(kMoreRoom));
+    }
   }
+  written_bytes_ += std::exchange(kept_bytes_, 0);
   kept_.clear();
   return {};
 }
 
+void Spool::free_room() {
+  const int64_t bytes = std::exchange(leaving_bytes_, 0);
+  taken_bytes_ -= bytes;
+  room_->give_back(bytes, 0);
+}
+
 Result<std::string> Spool::next() {
+  free_room();
   if (read_bytes_ < written_bytes_) {
-    std::string piece(std::min<size_t>(kPieceBytes, written_bytes_ - read_bytes_), '\0');
-    const ssize_t got = ::pread(file_.get(), piece.data(), piece.size(), static_cast<off_t>(read_bytes_));
-    if (got <= 0) {
-      return fail_errno("read the rows", got < 0 ? errno : EIO);
-    }
-    piece.resize(static_cast<size_t>(got));
-    read_bytes_ += piece.size();
-    return piece;
+    return next_of_file();
   }
-  std::string piece = kept_.substr(sent_, kPieceBytes);
-  sent_ += piece.size();
+  if (kept_.empty()) {
+    return std::string();
+  }
+  std::string piece = std::move(kept_.front());
+  kept_.pop_front();
+  leaving_bytes_ = static_cast<int64_t>(piece.size());
+  return piece;
+}
+
+Result<std::string> Spool::next_of_file() {
+  std::string piece(std::min<size_t>(kPieceBytes, written_bytes_ - read_bytes_), '\0');
+  const auto at = static_cast<off_t>(read_bytes_);
+  const ssize_t got = ::pread(file_.get(), piece.data(), piece.size(), at);
+  if (got <= 0) {
+    return fail_errno("read the rows", got < 0 ? errno : EIO);
+  }
+  piece.resize(static_cast<size_t>(got));
+  read_bytes_ += piece.size();
+  if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, got) == 0) {
+    disk_bytes_ -= got;
+    room_->give_back(0, got);
+    leaving_bytes_ = got;
+  }
   return piece;
 }
 

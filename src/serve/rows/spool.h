@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,19 +40,21 @@ class SpoolRoom {
   int64_t disk_bytes_ = 0;
 };
 
-/// Bytes that are written once and then read once. Where they are many, they lie in a file without a name. The room
-/// that they take is free again once the object is gone. One thread at a time.
+/// Bytes that are written once and then read once. Where they are many, they lie in a file without a name. The room of
+/// a piece is free again when the next one is asked for; of a file, if its file system can free a part of it, else once
+/// the object is gone. One thread at a time.
 class Spool {
  public:
   /// `folder`: for the file; empty: all stay in memory.
   Spool(std::string folder, std::shared_ptr<SpoolRoom> room) : folder_(std::move(folder)), room_(std::move(room)) {}
-  ~Spool() { room_->give_back(taken_bytes_, static_cast<int64_t>(written_bytes_)); }
+  ~Spool() { room_->give_back(taken_bytes_, disk_bytes_); }
   Spool(const Spool&) = delete;
   Spool& operator=(const Spool&) = delete;
 
   /// After an error nothing more is to be added.
   Status add(std::string_view bytes);
-  /// HTTP's status for the error of add(), if it was about room: 503, later there may be some, or 507.
+  static constexpr int kLater = 503;
+  /// HTTP's status for the error of add(), if it was about room: kLater, when there may be some, or 507.
   [[nodiscard]] std::optional<int> refused_with() const { return refused_with_; }
   /// Empty at the end.
   Result<std::string> next();
@@ -59,16 +62,21 @@ class Spool {
  private:
   Status take_room(int64_t bytes);
   Status write_out();
+  Result<std::string> next_of_file();
+  /// Of what next() gave last.
+  void free_room();
 
   std::string folder_;
   std::shared_ptr<SpoolRoom> room_;
   int64_t taken_bytes_ = 0;
   std::optional<int> refused_with_;
-  std::string kept_;
-  size_t sent_ = 0;  // of kept_
+  std::deque<std::string> kept_;  // pieces: each is freed when it leaves
+  size_t kept_bytes_ = 0;
   UniqueFd file_;
+  int64_t disk_bytes_ = 0;
   size_t written_bytes_ = 0;
   size_t read_bytes_ = 0;
+  int64_t leaving_bytes_ = 0;  // of the piece that next() gave last: they take no room once it has left
 };
 
 }  // namespace stalltrace::serve

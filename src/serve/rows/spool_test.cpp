@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "serve/rows/spool.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
 
+#include "base/handle.h"
 #include "store/testing/test_support.h"
 
 namespace stalltrace::serve {
@@ -34,19 +37,57 @@ TEST(Spool, GivesWhatWasAddedToIt) {
   }
 }
 
-TEST(Spool, TakesRoomUntilItIsSent) {
+TEST(Spool, TakesRoomUntilItHasLeft) {
   const auto room = std::make_shared<SpoolRoom>(10);
   auto first = std::make_unique<Spool>("", room);
   ASSERT_TRUE(first->add("123456"));
-  EXPECT_EQ(all_of(*first), "123456");
+  EXPECT_EQ(store::must(first->next()), "123456");
   Spool second("", room);
   EXPECT_TRUE(second.add("1234"));
   EXPECT_FALSE(second.add("5"));
   EXPECT_EQ(second.refused_with(), 503) << "the first one may still be on its way";
-  first.reset();
+  EXPECT_EQ(store::must(first->next()), "") << "it has left";
   Spool third("", room);
   EXPECT_TRUE(third.add("123456"));
   EXPECT_FALSE(third.add("7"));
+  first.reset();
+  EXPECT_FALSE(Spool("", room).add("8")) << "its room is given back once";
+}
+
+TEST(Spool, ThatIsGivenUpGivesItsRoomBack) {
+  const auto room = std::make_shared<SpoolRoom>(1 << 20);
+  {
+    Spool broken("", room);
+    ASSERT_TRUE(broken.add(std::string(1 << 20, 'x')));
+    EXPECT_FALSE(store::must(broken.next()).empty());
+    EXPECT_FALSE(store::must(broken.next()).empty());
+  }
+  Spool next("", room);
+  EXPECT_TRUE(next.add(std::string(1 << 20, 'y')));
+  EXPECT_FALSE(next.add("y"));
+}
+
+/// Whether the folder's file system takes back a part of a file.
+bool frees_parts(const store::TemporaryFolder& folder) {
+  const UniqueFd file(::open((folder / "probe").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  return ::ftruncate(file.get(), 1 << 20) == 0 &&
+         ::fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 1 << 20) == 0;
+}
+
+TEST(Spool, WhatHasLeftOfAFileTakesNoRoom) {
+  constexpr size_t kPart = 2 << 20;
+  const store::TemporaryFolder folder;
+  const auto room = std::make_shared<SpoolRoom>(4 * kPart);
+  Spool large(folder.path(), room);
+  const std::string added = std::string(kPart, 'a') + std::string(kPart, 'b') + std::string(kPart, 'c');
+  ASSERT_TRUE(large.add(added));
+  EXPECT_FALSE(Spool("", room).add(std::string(2 * kPart, 'd')));
+  std::string left;
+  while (left.size() <= kPart) {
+    left += store::must(large.next());
+  }
+  EXPECT_EQ(Spool("", room).add(std::string(2 * kPart, 'd')).has_value(), frees_parts(folder));
+  EXPECT_TRUE(left + all_of(large) == added);
 }
 
 TEST(Spool, ThatIsTooLargeAloneIsNotWorthAsking) {

@@ -14,7 +14,7 @@ namespace stalltrace::store {
 namespace {
 
 constexpr size_t kDescriptorsOfFile = 4;  // SQLite's for file, log and index; the page reader's
-constexpr size_t kOtherDescriptors = 64;  // of the process, and of files that are opened for one use
+constexpr size_t kOtherDescriptors = 64;  // of the process, and of files that are opened for one use, or ahead
 
 }  // namespace
 
@@ -23,12 +23,24 @@ OpenFiles OpenFiles::for_reading(size_t files) {
   return OpenFiles(limit - std::min(limit, kOtherDescriptors));
 }
 
+Result<OpenFiles::Opened> OpenFiles::open(const std::string& path) {
+  Opened opened{.path = path};
+  ST_ASSIGN(opened.db, open_for_reading(path));
+  opened.complete = is_opened_complete(opened.db);
+  ::stat(path.c_str(), &opened.status);
+  ST_ASSIGN(opened.tables, FileTables::read(opened.db, opened.complete));
+  return opened;
+}
+
 Result<OpenFiles::Use> OpenFiles::add(const std::string& path) {
-  File file{.path = path};
-  ST_ASSIGN(Database db, open_for_reading(path));
-  file.complete = is_opened_complete(db);
-  ::stat(path.c_str(), &file.status);
-  ST_ASSIGN(file.tables, FileTables::read(db, file.complete));
+  ST_ASSIGN(Opened opened, open(path));
+  return add(std::move(opened));
+}
+
+Result<OpenFiles::Use> OpenFiles::add(Opened&& opened) {
+  const std::string path = opened.path;
+  File file{.path = path, .complete = opened.complete, .status = opened.status, .tables = std::move(opened.tables)};
+  Database db = std::move(opened.db);
   file.schema = schemas_.try_emplace(file.tables.declarations(), schemas_.size()).first->second;
   file.tables.forget_declarations();
   const size_t needed = file.complete ? 1 : kDescriptorsOfFile;

@@ -34,8 +34,18 @@ class OpenFiles {
     Database* db_ = nullptr;
   };
 
-  /// Opens and checks the next file. Errors: no recording; a file that is not complete and must stay open, where no
-  /// more may be.
+  /// A file that was opened and checked.
+  struct Opened {
+    std::string path;
+    Database db;
+    bool complete = false;
+    struct stat status {};
+    FileTables tables;
+  };
+  /// On any thread. Errors: no recording.
+  static Result<Opened> open(const std::string& path);
+  /// Takes the next file. Errors: one that is not complete and must stay open, where no more may be.
+  Result<Use> add(Opened&& opened);
   Result<Use> add(const std::string& path);
   /// Errors: a file that was replaced or changed since add().
   Result<Use> use(size_t file);

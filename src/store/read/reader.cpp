@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -19,15 +20,59 @@
 namespace stalltrace::store {
 namespace {
 
+/// Number of threads in addition to the caller's. More would only wait for the analysis.
+size_t helpers() {
+  constexpr size_t kMostHelpers = 3;
+  return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1;
+}
+
+/// Opens files in their order, the next few of them on other threads.
+class OpenAhead {
+ public:
+  explicit OpenAhead(std::span<const std::string> paths)
+      : paths_(paths), workers_(paths.size() < kFew ? 0 : helpers()) {}
+
+  /// The next file. Not to be called again after an error.
+  Result<OpenFiles::Opened> next() {
+    while (begun_ < paths_.size() && opening_.size() < kAhead) {
+      auto& one = opening_.emplace_back(std::make_unique<Opening>());
+      one->done = workers_.submit(ThreadPool::Job([opening = one.get(), &path = paths_[begun_]]() -> Status {
+        ST_ASSIGN(opening->opened, OpenFiles::open(path));
+        return {};
+      }));
+      ++begun_;
+    }
+    const std::unique_ptr<Opening> first = std::move(opening_.front());
+    opening_.pop_front();
+    ST_TRY(workers_.finish(first->done));
+    return std::move(first->opened);
+  }
+
+ private:
+  struct Opening {
+    OpenFiles::Opened opened;
+    std::future<Status> done;
+  };
+  static constexpr size_t kFew = 16;   // too few to be worth a thread
+  static constexpr size_t kAhead = 4;  // files that are open beside those that are kept
+
+  std::span<const std::string> paths_;
+  size_t begun_ = 0;
+  std::deque<std::unique_ptr<Opening>> opening_;
+  ThreadPool workers_;  // last member: its jobs use the others
+};
+
 class RecordingSource final : public OpenRecordings, public NodeStreams {
  public:
   static Result<std::unique_ptr<OpenRecordings>> open(std::span<const std::string> paths, ReadReport* report) {
     auto source = std::unique_ptr<RecordingSource>(new RecordingSource(OpenFiles::for_reading(paths.size())));
     source->report_ = report;
     NodePlan nodes;
-    for (const std::string& path : paths) {
-      ST_ASSIGN(OpenFiles::Use file, source->files_.add(path));
-      ST_TRY(nodes.add(file.db(), source->files_.size() - 1));
+    OpenAhead ahead(paths);
+    for (size_t file = 0; file < paths.size(); ++file) {
+      ST_ASSIGN(OpenFiles::Opened opened, ahead.next());
+      ST_ASSIGN(OpenFiles::Use use, source->files_.add(std::move(opened)));
+      ST_TRY(nodes.add(use.db(), file));
     }
     ST_ASSIGN(source->runs_, nodes.runs());
     return source;
@@ -308,13 +353,9 @@ class RecordingSource final : public OpenRecordings, public NodeStreams {
     return {};
   }
 
-  /// Number of threads in addition to the caller's. More would only wait for the analysis.
-  static size_t helpers() { return std::clamp<size_t>(std::thread::hardware_concurrency(), 1, kMostHelpers + 1) - 1; }
-
   static constexpr size_t kBatchRowGroups = 2;  // some 2,000 rows: enough to be worth waking a thread
-  static constexpr size_t kMostHelpers = 3;
-  static constexpr size_t kMostAhead = 64;     // with more node runs, reading batches ahead would take too much memory
-  static constexpr size_t kFewRowGroups = 16;  // too few to be worth a thread
+  static constexpr size_t kMostAhead = 64;      // with more node runs, reading batches ahead would take too much memory
+  static constexpr size_t kFewRowGroups = 16;   // too few to be worth a thread
 
   OpenFiles files_;
   std::vector<NodeRun> runs_;                            // by file

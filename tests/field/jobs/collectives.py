@@ -5,7 +5,13 @@ of these by ctypes). A rank's environment says who it is, as torchrun or mpirun 
 import ctypes
 import datetime
 import os
+import pathlib
+import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[3] / "scripts" / "gpu_check"))
+
+import one_gpu  # noqa: E402
 
 BYTES_OF_ID = 128
 SUCCESS, IN_PROGRESS = 0, 7
@@ -139,10 +145,7 @@ class Gpu:
         import torch.distributed as dist
         self.torch, self.dist = torch, dist
         self.device = os.environ.get("FIELD_TORCH_DEVICE", "cuda")
-        # NCCL takes several ranks on one GPU where each claims its own host and uses only sockets.
-        os.environ.update({"NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none", "NCCL_IB_DISABLE": "1", "NCCL_SHM_DISABLE": "1",
-                           "NCCL_P2P_DISABLE": "1", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_SOCKET_IFNAME": "lo",
-                           "NCCL_HOSTID": f"node{os.environ['RANK']}"})
+        os.environ.update(one_gpu.settings_of(os.environ["RANK"]))
         timeout = datetime.timedelta(seconds=float(os.environ.get("FIELD_TIMEOUT", "600")))
         dist.init_process_group("nccl" if self.device == "cuda" else "gloo", timeout=timeout)
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()

@@ -24,15 +24,25 @@ bool may_carry(const AnalysisContext& context, const Stall& stall, const Flow& f
 
 namespace {
 
-/// Where all ranks of the communicator are recorded, what one of them sends to an address that no rank has goes to a
-/// store, a file server or a web service, unless the library's own thread or the plugin's marks say otherwise.
-bool leaves_the_job(const Flow& flow) { return flow.peer == kNoMember && !flow.dedicated && flow.communicator == 0; }
+/// What a rank sends to an address that no rank has goes to a store, a file server or a web service, unless the
+/// library's own thread or the plugin's marks say otherwise. Only where all ranks and their addresses are known.
+bool leaves_the_job(const Flow& flow) {
+  return flow.peer == kNoMember && !flow.known_address && !flow.dedicated && flow.communicator == 0;
+}
+
+/// The calls of all ranks of the communicator are recorded, and connections of each.
+bool knows_all_addresses(const AnalysisContext& context, const Stall& stall) {
+  const Group& group = context.timeline.groups()[stall.group];
+  return group.all_took_part && std::ranges::all_of(group.sequences, [&](uint32_t index) {
+           return !context.flows.of(context.timeline.sequences()[index].member).empty();
+         });
+}
 
 }  // namespace
 
 std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& stall, int64_t before_ns) {
   const Participants ranks(stall);
-  const bool all_known = context.timeline.groups()[stall.group].all_took_part;
+  const bool all_known = knows_all_addresses(context, stall);
   std::vector<FlowIndex> flows = context.flows.of(stall.members);
   std::erase_if(flows, [&](FlowIndex index) {
     const Flow& flow = context.flows.flow(index);

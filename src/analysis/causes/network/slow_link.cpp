@@ -47,15 +47,16 @@ void drop_idle(std::vector<Measured>& measured) {
   });
 }
 
-/// Links within a node are always faster than those between nodes: a link stands out only beside links of its own
+/// Links within a node are faster than those between nodes: one between nodes stands out only beside others of its
 /// kind. `measured`: the slowest one first.
 void keep_one_kind(const AnalysisContext& context, std::vector<Measured>& measured) {
   const auto within_node = [&](const Measured& one) {
     const FaultLocation link = link_of(context.flows, one.flow);
     return on_one_node(context, link.src, link.dst);
   };
-  const bool kind = within_node(measured.front());
-  std::erase_if(measured, [&](const Measured& one) { return within_node(one) != kind; });
+  if (!within_node(measured.front())) {
+    std::erase_if(measured, within_node);
+  }
 }
 
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -29,6 +30,7 @@ namespace fs = std::filesystem;
 using Outcome = LibraryReader::Outcome;
 
 constexpr int64_t kOpenNs = 200 * kNsPerMs;
+constexpr int64_t kParseNs = 400 * kNsPerMs;
 constexpr int64_t kSecondsNs = 10 * kNsPerSecond;
 constexpr uint64_t kFile = 2;  // its only file; the folder is FUSE_ROOT_ID
 constexpr uint64_t kBytes = 4096;
@@ -72,6 +74,11 @@ class UsersMount {
   [[nodiscard]] bool works() const { return mapping_.inode != 0; }
   [[nodiscard]] const MappedFile& mapping() const { return mapping_; }
   void fall_silent() { silent_ = true; }
+  /// Answers what is asked before a file is closed so many times more, and never again.
+  void withhold_flushes_after(int flushes) {
+    flushes_ = flushes;
+    withholds_flushes_ = true;
+  }
 
  private:
   static fuse_attr attributes(uint64_t node) {
@@ -95,7 +102,7 @@ class UsersMount {
     const fuse_out_header header{.len = sizeof header, .error = -error, .unique = unique};
     (void)!::write(fuse_.get(), &header, sizeof header);
   }
-  void answer_request(const fuse_in_header& request) const {
+  void answer_request(const fuse_in_header& request) {
     switch (request.opcode) {
       case FUSE_INIT: {
         fuse_init_out init{};
@@ -120,6 +127,10 @@ class UsersMount {
       case FUSE_READ:
         return answer(request.unique, std::array<char, kBytes>{});
       case FUSE_FLUSH:
+        if (withholds_flushes_ && flushes_-- <= 0) {
+          return;
+        }
+        return refuse(request.unique, 0);
       case FUSE_RELEASE:
         return refuse(request.unique, 0);
       case FUSE_FORGET:
@@ -129,7 +140,7 @@ class UsersMount {
         refuse(request.unique, ENOSYS);
     }
   }
-  void serve(const std::stop_token& stop) const {
+  void serve(const std::stop_token& stop) {
     std::array<char, 1 << 17> bytes{};
     while (!stop.stop_requested()) {
       pollfd wait{.fd = fuse_.get(), .events = POLLIN, .revents = 0};
@@ -152,6 +163,8 @@ class UsersMount {
   UniqueFd fuse_;
   bool mounted_ = false;
   std::atomic<bool> silent_ = false;
+  std::atomic<int> flushes_ = 0;
+  std::atomic<bool> withholds_flushes_ = false;
   std::jthread serving_;
   void* memory_ = MAP_FAILED;
   MappedFile mapping_;
@@ -184,8 +197,17 @@ class HangingFiles : public testing::Test {
     EXPECT_TRUE(reader.ask({.pid = ::getpid(), .user = user, .mapping = mount.mapping()}));
     const int64_t end_ns = monotonic_now_ns() + kSecondsNs;
     while (monotonic_now_ns() < end_ns) {
+      const int64_t begun_ns = monotonic_now_ns();
+      std::optional<Outcome> outcome;
       if (const auto answer = reader.take()) {
-        return answer->outcome;
+        outcome = answer->outcome;
+        if (answer->opened) {
+          EXPECT_NE(::fcntl(answer->opened->fd(), F_GETFL) & O_PATH, 0) << "to close it would ask the file system";
+        }
+      }
+      EXPECT_LT(monotonic_now_ns() - begun_ns, kNsPerSecond) << "the tracer's thread waited";
+      if (outcome) {
+        return *outcome;
       }
       ::usleep(5000);
     }
@@ -216,6 +238,57 @@ TEST_F(HangingFiles, OneUsersSilentMountsDoNotEndTheReadingOfOthersFiles) {
   EXPECT_EQ(read(reader, kOther, healthy), Outcome::kRead);
   EXPECT_EQ(read(reader, kOther, *mounts_[0]), Outcome::kSilent);
   EXPECT_EQ(read(reader, kOther, healthy), Outcome::kRead);
+}
+
+/// The kernel asks a file system before it closes a file, and waits.
+TEST_F(HangingFiles, OneThatLetsNoFileBeClosedIsItsUsersAlone) {
+  constexpr uid_t kUser = 1001;
+  constexpr uid_t kOther = 1002;
+  const Procfs procfs(root_.string());
+  Mounts mounts(procfs);
+  const UsersMount& healthy = *mounts_.back();
+  for (const int answered : {0, 1, 2}) {  // of three: the opener closes two descriptors, the parser one
+    LibraryReader reader(procfs, mounts, LibraryReader::FileSystems::kRemote, kOpenNs, kParseNs);
+    UsersMount& mount = *mounts_[static_cast<size_t>(answered)];
+    ASSERT_EQ(read(reader, kUser, healthy), Outcome::kRead);
+    mount.withhold_flushes_after(answered);
+    const Outcome outcome = read(reader, kUser, mount);
+    EXPECT_TRUE(outcome == Outcome::kSilent || outcome == Outcome::kSlow)
+        << answered << ": " << LibraryReader::describe(outcome);
+    EXPECT_EQ(read(reader, kOther, healthy), Outcome::kRead) << answered;
+    ::usleep(1'200'000);  // those that can be killed are dead by then
+    EXPECT_EQ(read(reader, kUser, mount), Outcome::kSilent) << answered << ": a process hangs there already";
+    EXPECT_EQ(read(reader, kOther, healthy), Outcome::kRead) << answered << ": it was charged with the other's";
+  }
+}
+
+TEST_F(HangingFiles, AfterItsFileWasReadNothingIsAskedOfAFileSystem) {
+  constexpr uid_t kUser = 1001;
+  const Procfs procfs(root_.string());
+  Mounts mounts(procfs);
+  LibraryReader reader(procfs, mounts, LibraryReader::FileSystems::kRemote, kOpenNs, kParseNs);
+  UsersMount& mount = *mounts_.front();
+  mount.withhold_flushes_after(3);
+  EXPECT_EQ(read(reader, kUser, mount), Outcome::kRead);
+  EXPECT_EQ(read(reader, kUser, *mounts_.back()), Outcome::kRead) << "the children are free";
+}
+
+/// A dead server's mount that all use: no user alone has too many processes hang.
+TEST_F(HangingFiles, OneFileSystemHangsTheProcessesOfSoManyUsers) {
+  constexpr uid_t kFirst = 1001;
+  const Procfs procfs(root_.string());
+  Mounts mounts(procfs);
+  LibraryReader reader(procfs, mounts, LibraryReader::FileSystems::kRemote, kOpenNs, kParseNs);
+  UsersMount& shared = *mounts_.front();
+  shared.fall_silent();
+  uid_t user = kFirst;
+  for (size_t i = 0; i < LibraryReader::kMostHangingOfFileSystem; ++i) {
+    EXPECT_EQ(read(reader, user++, shared), Outcome::kSilent) << i;
+  }
+  ::usleep(1'200'000);
+  EXPECT_EQ(read(reader, user, shared), Outcome::kHeld);
+  EXPECT_EQ(read(reader, kFirst, shared), Outcome::kSilent);
+  EXPECT_EQ(read(reader, user, *mounts_.back()), Outcome::kRead);
 }
 
 }  // namespace

@@ -165,7 +165,11 @@ void LibraryFiles::give_up(const LibraryReader::Answer& answer, bool remote) {
   const int64_t now_ns = monotonic_now_ns();
   left_out_.add("library:not_read", key.path,
                 fmt::format("{}; it is tried again", LibraryReader::describe(answer.outcome)));
-  postponed_.failed(key, now_ns);
+  if (answer.tried) {
+    postponed_.failed(key, now_ns);
+  } else {
+    postponed_.held(key, now_ns);
+  }
   if (!remote || (answer.outcome != Outcome::kSilent && answer.outcome != Outcome::kSlow)) {
     return;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reads files that root does not own, or on file systems that may not answer, in two child processes: one opens files,
-// which may hang; one without any privilege parses them. Requests and answers never wait. One thread.
+// which may hang; one without any privilege parses them. Requests and answers never wait. To close a file may hang,
+// too: of a file on such a file system this process has a descriptor that only names it (O_PATH). One thread.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +43,7 @@ class LibraryReader {
   struct Answer {
     Request request;
     Outcome outcome = Outcome::kGone;
+    bool tried = true;                    // false: nothing was found out about this file
     std::optional<UntrustedFile> opened;  // with kRead
     FileSymbols symbols;
   };
@@ -48,12 +51,17 @@ class LibraryReader {
   static std::string_view describe(Outcome outcome);
 
   static constexpr int64_t kRemoteOpenNs = 3 * kNsPerSecond;
-  /// Processes that one user's file systems made hang in the kernel, which keeps those that are killed until it is
+  static constexpr int64_t kRemoteParseNs = 10 * kNsPerSecond;
+  /// File systems of one user on which processes hang in the kernel, which keeps those that are killed until it is
   /// answered. There is room for more of all users.
   static constexpr size_t kMostHangingOfUser = 4;
+  /// Users whose processes hang on one file system: a server's that is gone hangs those of all.
+  static constexpr size_t kMostHangingOfFileSystem = 8;
 
-  /// The references must outlive the object. `open_ns`: how long a file on another file system is waited for.
-  LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems, int64_t open_ns = kRemoteOpenNs);
+  /// The references must outlive the object. `open_ns`, `parse_ns`: how long a file on another file system is waited
+  /// for.
+  LibraryReader(const Procfs& procfs, Mounts& mounts, FileSystems file_systems, int64_t open_ns = kRemoteOpenNs,
+                int64_t parse_ns = kRemoteParseNs);
 
   /// Starts the children now, so that the first file need not wait for them.
   void start();
@@ -72,19 +80,26 @@ class LibraryReader {
     Request request;
     ChildsWork work;
     std::optional<UntrustedFile> opened;
-    int64_t deadline_ns = 0;  // CLOCK_MONOTONIC
+    bool is_handed_over = false;  // by the opener to the parser
+    std::optional<std::string> symbols;
+    int64_t opener_deadline_ns = 0;  // CLOCK_MONOTONIC
+    int64_t parser_deadline_ns = 0;
   };
   [[nodiscard]] bool begin_next(std::optional<Answer>& answer);
-  bool parse(std::optional<Answer>& answer);
+  std::optional<Answer> adopt_opened();
+  std::optional<Answer> parse();
+  std::optional<Answer> finish_parse();
   Answer finish(Outcome outcome, FileSymbols symbols = {});
   Answer give_up(Outcome why);
   bool ask_child(HelperProcess& child, const HelperMessage& message);
+  bool ask_to_hand_over();
   std::optional<Outcome> hangs_already();
 
   const Procfs& procfs_;
   Mounts& mounts_;
   FileSystems file_systems_;
   int64_t open_ns_;
+  int64_t parse_ns_;
   HelperProcess opener_;
   HelperProcess parser_;
   uid_t parsed_for_ = 0;  // a parser that one user's file may have subverted must not parse another user's

@@ -11,15 +11,21 @@ constexpr size_t kMostKept = 4096;  // of those whose time is over
 
 }  // namespace
 
-int64_t PostponedFiles::failed(const FileKey& key, int64_t now_ns) {
-  if (failures_.size() >= kMostKept) {
-    std::erase_if(failures_, [&](const auto& entry) { return entry.second.until_ns <= now_ns; });
+PostponedFiles::LeftAlone& PostponedFiles::entry_of(const FileKey& key, int64_t now_ns) {
+  if (left_alone_.size() >= kMostKept) {
+    std::erase_if(left_alone_, [&](const auto& entry) { return entry.second.until_ns <= now_ns; });
   }
-  Failures& failures = failures_[key];
-  failures.until_ns = now_ns + (kFirstNs << std::min(failures.times, kMostDoublings));
-  ++failures.times;
-  return failures.until_ns;
+  return left_alone_[key];
 }
+
+int64_t PostponedFiles::failed(const FileKey& key, int64_t now_ns) {
+  LeftAlone& file = entry_of(key, now_ns);
+  file.until_ns = now_ns + (kFirstNs << std::min(file.failures, kMostDoublings));
+  ++file.failures;
+  return file.until_ns;
+}
+
+void PostponedFiles::held(const FileKey& key, int64_t now_ns) { entry_of(key, now_ns).until_ns = now_ns + kSilentNs; }
 
 void PostponedFiles::was_silent(const FileKey& key, int64_t now_ns) {
   if (silent_.size() >= kMostKept) {
@@ -30,7 +36,7 @@ void PostponedFiles::was_silent(const FileKey& key, int64_t now_ns) {
 
 std::optional<int64_t> PostponedFiles::left_alone_until(const FileKey& key, int64_t now_ns) const {
   int64_t until_ns = 0;
-  if (const auto known = failures_.find(key); known != failures_.end()) {
+  if (const auto known = left_alone_.find(key); known != left_alone_.end()) {
     until_ns = known->second.until_ns;
   }
   if (const auto known = silent_.find({key.device_major, key.device_minor, key.user}); known != silent_.end()) {

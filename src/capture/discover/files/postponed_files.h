@@ -26,7 +26,9 @@ class PostponedFiles {
 
   /// A file could not be read. Returns until when it is left alone (CLOCK_MONOTONIC).
   int64_t failed(const FileKey& key, int64_t now_ns);
-  void succeeded(const FileKey& key) { failures_.erase(key); }
+  /// It was not tried, because of other files: it is left alone for as long as a silent file system.
+  void held(const FileKey& key, int64_t now_ns);
+  void succeeded(const FileKey& key) { left_alone_.erase(key); }
   /// The file system that the file lies on did not answer. It is left alone for this user only: what was opened at the
   /// mapping's address may have been another file by then, on a file system of the user's own.
   void was_silent(const FileKey& key, int64_t now_ns);
@@ -40,12 +42,13 @@ class PostponedFiles {
   [[nodiscard]] size_t size() const { return waiting_.size(); }
 
  private:
-  struct Failures {
-    int times = 0;
+  struct LeftAlone {
+    int failures = 0;
     int64_t until_ns = 0;
   };
   using UsersDevice = std::tuple<uint32_t, uint32_t, uid_t>;
-  std::map<FileKey, Failures> failures_;
+  LeftAlone& entry_of(const FileKey& key, int64_t now_ns);
+  std::map<FileKey, LeftAlone> left_alone_;
   std::map<UsersDevice, int64_t> silent_;                   // until when
   std::multimap<int64_t, LibraryReader::Request> waiting_;  // by when
   std::map<uid_t, size_t> waiting_of_;

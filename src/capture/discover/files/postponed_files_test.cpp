@@ -35,6 +35,23 @@ TEST(PostponedFiles, AFileThatFailsIsLeftAloneLongerEachTime) {
   EXPECT_FALSE(files.left_alone_until(file(1, "/a"), kNow));
 }
 
+TEST(PostponedFiles, AFileThatWasNotTriedHasNotFailed) {
+  PostponedFiles files;
+  int64_t now_ns = kNow;
+  for (int i = 0; i < 10; ++i) {
+    files.held(file(1, "/a"), now_ns);
+    EXPECT_EQ(files.left_alone_until(file(1, "/a"), now_ns), now_ns + PostponedFiles::kSilentNs);
+    EXPECT_FALSE(files.left_alone_until(file(1, "/b"), now_ns));
+    now_ns += PostponedFiles::kSilentNs;
+    EXPECT_FALSE(files.left_alone_until(file(1, "/a"), now_ns));
+  }
+  EXPECT_EQ(files.failed(file(1, "/a"), now_ns), now_ns + PostponedFiles::kFirstNs);
+  now_ns += PostponedFiles::kFirstNs;
+  files.held(file(1, "/a"), now_ns);
+  now_ns += PostponedFiles::kSilentNs;
+  EXPECT_EQ(files.failed(file(1, "/a"), now_ns), now_ns + 2 * PostponedFiles::kFirstNs) << "its failure counts still";
+}
+
 /// A user can have a file of its own opened in another's name: that hides no other user's files.
 TEST(PostponedFiles, ASilentFileSystemIsLeftAloneForItsUser) {
   PostponedFiles files;

@@ -297,11 +297,12 @@ void Judge::add_unopened(const PairResult& pair) {
     links_.add(pair, Outcome::kUnknown, fmt::format("no flow could be sent: {}", pair.flow_detail),
                "on the node that sends: ulimit -n, sysctl net.ipv4.ip_local_port_range, its memory");
   } else {
-    links_.add(pair, Outcome::kFailed,
-               fmt::format("{} was reached, and then a connection of the flow was not opened: {}",
-                           node(pair.to).address, pair.flow_detail),
-               "a firewall or proxy that limits how many connections a host opens, or how fast; heavy loss: nft list "
-               "ruleset on both ends and between them");
+    links_.add(
+        pair, Outcome::kFailed,
+        fmt::format("{} was reached, and then a connection of the flow was not opened, or was closed at once: {}",
+                    node(pair.to).address, pair.flow_detail),
+        "a firewall or proxy that limits how many connections a host opens, or how fast; heavy loss: nft list "
+        "ruleset on both ends and between them");
   }
 }
 

@@ -12,7 +12,7 @@
 #include <ctime>
 #include <fstream>
 
-namespace lab::mpi {
+namespace lab {
 namespace {
 
 constexpr size_t kBlockBytes = 1U << 20U;
@@ -72,25 +72,27 @@ void wait_for_slow_input() {
   }
 }
 
-void write_checkpoint() {
-  const long megabytes = std::atol(bug("disk").c_str());
-  if (megabytes <= 0) {
-    return;
-  }
-  const std::string path = std::string(std::getenv("LAB_BUGS")) + "disk.checkpoint";
+void write_to_disk(std::string_view name, long megabytes) {
+  const char* prefix = std::getenv("LAB_BUGS");
+  const std::string path = (prefix == nullptr ? "./" : prefix) + std::string(name) + ".written";
   const int file = ::open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC | O_DIRECT, 0600);
   void* block = nullptr;
   if (file >= 0 && posix_memalign(&block, kBlockAlignment, kBlockBytes) == 0) {
     std::memset(block, 1, kBlockBytes);
-    long written = 0;
-    while (written<megabytes&& ::write(file, block, kBlockBytes)> 0) {
-      ++written;
+    for (long written = 0; written<megabytes&& ::write(file, block, kBlockBytes)> 0; ++written) {
+      // one block after the other
     }
     fdatasync(file);
   }
   std::free(block);
   if (file >= 0) {
     ::close(file);
+  }
+}
+
+void wait_for_disk() {
+  if (const long megabytes = std::atol(bug("disk").c_str()); megabytes > 0) {
+    write_to_disk("disk", megabytes);
   }
 }
 
@@ -102,4 +104,4 @@ long long utc_now_ns() {
   return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
 }
 
-}  // namespace lab::mpi
+}  // namespace lab

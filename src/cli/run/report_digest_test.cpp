@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run/verdict.h"
+#include "cli/run/report_digest.h"
 
 #include <gtest/gtest.h>
 
@@ -24,15 +24,15 @@ Report report_of(std::vector<Finding> findings) {
   return report;
 }
 
-TEST(RunVerdict, NumbersMakeNoOther) {
+TEST(ReportDigest, NumbersMakeNoOther) {
   Finding later = waits_for_rank_1();
   later.summary = "Rank 1 has not entered AllReduce number 9: the others waited 30 s.";
   later.stall_ms = 30'000;
   later.confidence = 0.9;
-  EXPECT_EQ(verdict_of(report_of({waits_for_rank_1()})), verdict_of(report_of({later})));
+  EXPECT_EQ(digest_of(report_of({waits_for_rank_1()})), digest_of(report_of({later})));
 }
 
-TEST(RunVerdict, CauseSeverityCulpritLinkAndWithdrawalDo) {
+TEST(ReportDigest, CauseSeverityCulpritLinkAndWithdrawalDo) {
   const Finding first = waits_for_rank_1();
   Finding critical = first;
   critical.severity = Severity::kCritical;
@@ -47,22 +47,22 @@ TEST(RunVerdict, CauseSeverityCulpritLinkAndWithdrawalDo) {
   std::swap(back.link->src_rank, back.link->dst_rank);
   Finding located = first;
   located.evidence.push_back({"python_stack", 3, "rank 1 in step (train.py:9)", {}});
-  std::vector<std::string> verdicts{"", verdict_of(report_of({first, link}))};
-  EXPECT_EQ(verdict_of(report_of({})), "");
+  std::vector<std::string> digests{"", digest_of(report_of({first, link}))};
+  EXPECT_EQ(digest_of(report_of({})), "");
   for (const Finding& finding : {first, critical, other_cause, other_rank, link, back, located}) {
-    verdicts.push_back(verdict_of(report_of({finding})));
+    digests.push_back(digest_of(report_of({finding})));
   }
-  for (size_t i = 0; i < verdicts.size(); ++i) {
+  for (size_t i = 0; i < digests.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      EXPECT_NE(verdicts[i], verdicts[j]) << i << " " << j;
+      EXPECT_NE(digests[i], digests[j]) << i << " " << j;
     }
   }
 }
 
-TEST(RunVerdict, TheOrderIsNone) {
+TEST(ReportDigest, TheOrderIsNone) {
   Finding other = waits_for_rank_1();
   other.culprit->rank = 2;
-  EXPECT_EQ(verdict_of(report_of({waits_for_rank_1(), other})), verdict_of(report_of({other, waits_for_rank_1()})));
+  EXPECT_EQ(digest_of(report_of({waits_for_rank_1(), other})), digest_of(report_of({other, waits_for_rank_1()})));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run/verdict.h"
+#include "cli/run/report_digest.h"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ std::string end_text(const std::optional<int32_t>& rank, const std::optional<End
   return rank ? fmt::format("{}", *rank) : endpoint ? endpoint->address : "";
 }
 
-std::string verdict_of(const Finding& finding) {
+std::string digest_of(const Finding& finding) {
   std::string text = fmt::format("{} {}", to_text(finding.cause), to_text(finding.severity));
   if (finding.culprit) {
     text +=
@@ -33,13 +33,13 @@ std::string verdict_of(const Finding& finding) {
 
 }  // namespace
 
-std::string verdict_of(const Report& report) {
+std::string digest_of(const Report& report) {
   if (report.findings.empty()) {
     return "";
   }
   std::vector<std::string> lines;
   for (const Finding& finding : report.findings) {
-    lines.push_back(verdict_of(finding));
+    lines.push_back(digest_of(finding));
   }
   std::ranges::sort(lines);
   uint64_t hash = kSplitmixSeed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a report of a job that stands still says, without its numbers: two reports with one verdict are the same to a
-// reader. Pure.
+// What a report of a job that stands still says, without its numbers: two with one digest are the same to a reader.
+// Pure.
 #pragma once
 
 #include <string>
@@ -11,6 +11,6 @@ namespace stalltrace::cli {
 
 /// A short text that is the same for two reports if their findings have the same causes, severities, culprits and
 /// links, and Python stacks for the same ones of them. Empty without findings.
-std::string verdict_of(const Report& report);
+std::string digest_of(const Report& report);
 
 }  // namespace stalltrace::cli

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop's work outside of MPI: computing, writing, reading which bugs are on, reading clocks.
+// What a practice job's script does beside its collectives: computing, waiting for input, writing, the mistakes that
+// small files switch on while it runs, reading clocks. For nccl-train and mpi-train.
 #pragma once
 
 #include <cstdio>
@@ -7,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace lab::mpi {
+namespace lab {
 
-/// The content of the file LAB_BUGS followed by this name; empty if there is none.
+/// The content of the file LAB_BUGS followed by this bug's name; empty if there is none.
 std::string bug(std::string_view name);
 /// Extra compute milliseconds for this rank, from the file LAB_SLOW_FILE names; 0 without one.
 double slow_ms();
@@ -20,8 +21,11 @@ void compute(double cpu_ms);
 void wait_for_input();
 /// Waits for as many milliseconds as the bug "input" gives, as for the input of the step.
 void wait_for_slow_input();
-/// Writes as many megabytes as the bug "disk" gives to a file beside it, and waits until they are on disk.
-void write_checkpoint();
+/// Writes this many megabytes to a file of this rank, LAB_BUGS followed by NAME.written, and waits until they are on
+/// disk.
+void write_to_disk(std::string_view name, long megabytes);
+/// The same with as many megabytes as the bug "disk" gives.
+void wait_for_disk();
 
 struct CloseFile {
   void operator()(FILE* file) const { std::fclose(file); }
@@ -31,4 +35,4 @@ using LogFile = std::unique_ptr<FILE, CloseFile>;
 double seconds_now();
 long long utc_now_ns();
 
-}  // namespace lab::mpi
+}  // namespace lab
