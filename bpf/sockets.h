@@ -19,7 +19,7 @@ struct {
 } sockets SEC(".maps");
 struct {
   __uint(type, BPF_MAP_TYPE_HASH);
-  __uint(max_entries, 32768);
+  __uint(max_entries, ST_TRACED_SOCKETS);
   __type(key, u64);
   __type(value, struct st_socket);
 } sockets_by_address SEC(".maps");

@@ -36,9 +36,6 @@ static __always_inline void* state_by_number(void* map, u32 number, bool make) {
   return state;
 }
 
-// Size of tables that hold the threads of a node's traced processes.
-#define ST_TRACED_THREADS 16384
-
 // The state of a traced process, stored with its first task. The table is also a fallback where storage can't be made:
 // the kernel refuses if it interrupted another allocation of storage on this CPU, and keeps only a few pieces of memory
 // ready. A first call must not be lost for that.

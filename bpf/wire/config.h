@@ -13,6 +13,11 @@ enum st_call_program {
   ST_CALL_PROGRAMS,
 };
 
+/* Entries of the tables that take the place of storage where a kernel has none: threads of traced processes, and their
+ * sockets. */
+#define ST_TRACED_THREADS 16384
+#define ST_TRACED_SOCKETS 32768
+
 struct st_config {
   __u32 only_netns;    /* trace only processes in this network namespace (its inode number); 0: all */
   __u32 only_listed;   /* trace only processes in the map `scope` and their descendants */

@@ -2,7 +2,7 @@
 // The job's NCCL and its CUDA runtime, found as a job's dynamic linker finds them. What is declared here is their
 // public interface: NVIDIA/nccl, src/nccl.h.in (ncclGetUniqueId, ncclCommInitRank and the operations are the same
 // from 2.7 on, and so are the values of the enumerations), and NVIDIA's CUDA Runtime API reference. Enumerations are
-// ints there.
+// ints there; tests/sources/shared_numbers_test compares the numbers with the practice cluster's headers.
 #pragma once
 
 #include <cstddef>

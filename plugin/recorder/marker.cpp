@@ -19,8 +19,6 @@ namespace {
 /// A trap is expensive, so a connection is reported in runs of a few steps; the distance between runs grows fourfold.
 constexpr uint32_t kRun = 4;
 constexpr uint64_t kNextRun = 4;
-/// A smaller step proves nothing about a socket, unless it was the only one under way.
-constexpr uint64_t kReportingBytes = 1024;
 
 /// The count of steps of one kind.
 struct Counted {
@@ -137,7 +135,7 @@ bool describe_step(const Box& box, const Event& step, uint16_t semaphore, st_ste
   add<__u64>(own.moved.steps, 1);
   add<__u64>(own.moved.bytes, bytes);
   const uint64_t alone_since_ns = alone_since(step);
-  if ((alone_since_ns == 0 && bytes < kReportingBytes) || !is_due(own, semaphore)) {
+  if ((alone_since_ns == 0 && bytes < ST_MARKER_LEAST_BYTES) || !is_due(own, semaphore)) {
     return false;
   }
   const Communicator* communicator = communicator_of_serial(box, step.communicator);

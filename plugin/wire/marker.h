@@ -20,6 +20,10 @@
 /* Version of the structure below. The job's plugin may have another version than the tracer. */
 #define ST_MARKER_VERSION 2u
 
+/* A smaller step proves nothing about a socket, unless it was the only one under way: headers move some bytes as well.
+ */
+#define ST_MARKER_LEAST_BYTES 1024ull
+
 enum st_step_kind {
   ST_STEP_COLLECTIVE = 0, /* also a step whose collective the plugin does not know */
   ST_STEP_P2P = 1,        /* Send, Recv, and operations made of them */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What to do about ranks that are not in a collective which others are in: the same words whatever showed it
+// What to do about ranks that are not in the collective which others are in: the same words whatever showed it
 // (recordings, logs, dumps, RAS, snapshots).
 #pragma once
 
@@ -14,6 +14,11 @@ namespace stalltrace::analysis {
 inline constexpr std::string_view kLookForUnevenCalls =
     "look for a collective under a condition that only some ranks meet (if rank == 0: ...), and for uneven numbers of "
     "steps";
+
+/// Ranks made different calls under one number.
+inline constexpr std::string_view kCompareCode =
+    "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that one "
+    "rank skipped or made twice just before";
 
 /// One rank, or a few, did not make the call.
 inline constexpr std::string_view kLookForAbsence =

@@ -115,7 +115,7 @@ Result<int64_t> parse_integer(std::string_view text) {
   int64_t value = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc{} || rest != text.data() + text.size()) {
-    return fail(fmt::format("'{}' is not a whole number", text), {}, ErrorKind::kUsage);
+    return fail(fmt::format("'{}' is not a whole number", text), "write digits alone, such as 12", ErrorKind::kUsage);
   }
   return value;
 }

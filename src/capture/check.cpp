@@ -24,6 +24,7 @@
 #include "capture/kernel/bpf_programs.h"
 #include "capture/kernel/kernel_types.h"
 #include "capture/privileges.h"
+#include "wire/config.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -154,11 +155,11 @@ CheckLine check_storage(const KernelFeatures& features) {
     return line;
   }
   if (!features.task_storage) {
-    line.detail =
-        fmt::format("kept in hash tables: at most 16384 threads of traced processes and 32768 sockets (Linux {})",
-                    kTaskStorageSince);
+    line.detail = fmt::format("kept in hash tables: at most {} threads of traced processes and {} sockets (Linux {})",
+                              ST_TRACED_THREADS, ST_TRACED_SOCKETS, kTaskStorageSince);
   } else {
-    line.detail = "of sockets in a hash table, at most 32768 (programs at kprobes can't keep it at the socket)";
+    line.detail = fmt::format(
+        "of sockets in a hash table, at most {} (programs at kprobes can't keep it at the socket)", ST_TRACED_SOCKETS);
   }
   line.state = CheckState::kFallback;
   return line;

@@ -25,11 +25,6 @@
 namespace stalltrace::cli {
 namespace {
 
-std::unexpected<Error> bad(const std::string& path, uint32_t line, std::string_view what) {
-  return fail(fmt::format("{} line {}: {}", path, line, what), "see docs/cli.md for what the file may hold",
-              ErrorKind::kUsage);
-}
-
 /// A setting that is a list of texts.
 struct TextList {
   std::string_view name;
@@ -40,6 +35,15 @@ struct TextList {
 constexpr std::array<TextList, 3> kTextLists{{{"libraries", "paths", &Config::libraries},
                                               {"nodes", "nodes", &Config::nodes},
                                               {"trusted_owners", "users' numbers", &Config::trusted_owners}}};
+
+std::unexpected<Error> bad(const std::string& path, uint32_t line, std::string_view what) {
+  std::string settings = "node = \"NAME\"";
+  for (const TextList& list : kTextLists) {
+    settings += fmt::format(", {} = [\"...\"]", list.name);
+  }
+  return fail(fmt::format("{} line {}: {}", path, line, what),
+              fmt::format("the file may hold {} (docs/cli.md)", settings), ErrorKind::kUsage);
+}
 
 const TextList* list_named(std::string_view name) {
   const auto* const found = std::ranges::find(kTextLists, name, &TextList::name);

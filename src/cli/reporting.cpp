@@ -97,7 +97,7 @@ Result<InspectedReport> inspect_inputs(const Inputs& inputs, std::string_view ev
   if (sorted.only_recordings()) {
     return fail(
         fmt::format("nothing to explain in {}: no recording, log or dump", count_of(std::ssize(inputs.found), "file")),
-        "docs/import.md lists the formats", ErrorKind::kNotFound);
+        "'stalltrace import --help' lists the formats", ErrorKind::kNotFound);
   }
   store::ReadReport read;
   ST_ASSIGN(const std::unique_ptr<EventSource> recordings, store::open_recordings(sorted.recordings, &read));

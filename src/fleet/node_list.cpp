@@ -22,7 +22,8 @@ constexpr std::ptrdiff_t kMostBrackets = 8;  // of one item
 
 std::unexpected<Error> refuse(std::string_view item, std::string_view why) {
   return fail(fmt::format("node list: '{}': {}", item.substr(0, 100), why),
-              "write a:7700,b:7700 or gpu[001-128]:7700, @FILE, slurm or config (docs/serve.md)", ErrorKind::kUsage);
+              "write a:7700,b:7700 or gpu[001-128]:7700, @FILE, slurm or config: see 'stalltrace nodes --help'",
+              ErrorKind::kUsage);
 }
 
 bool is_host(std::string_view host) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/files/sqlite_magic.h"
 #include "base/process/command.h"
 #include "import/byte_stream.h"
 #include "import/chrome_trace/trace.h"
@@ -34,7 +35,6 @@
 namespace stalltrace::import {
 namespace {
 
-constexpr std::string_view kSqlite = "SQLite format 3";
 constexpr std::string_view kProfilerMagic = "STBLKBOX";
 constexpr std::string_view kGzip = "\x1f\x8b";
 constexpr size_t kHeadBytes = 4096;
@@ -277,7 +277,7 @@ Result<std::vector<Format>> detect(const std::string& path) {
     return std::unexpected(std::move(opened.error()));
   }
   ST_ASSIGN(const std::string head, read_file(path, kHeadBytes));
-  if (head.starts_with(kSqlite)) {
+  if (head.starts_with(kSqliteMagic)) {
     return Formats{Format::kRecording};
   }
   if (head.starts_with(kProfilerMagic)) {

@@ -54,6 +54,17 @@ constexpr bool is_communicator_call(Operation op) {
 }
 constexpr bool moves_data(Operation op) { return is_collective(op) || is_point_to_point(op); }
 
+/// True for operations in which every rank needs every other: no rank completes before the last has arrived.
+constexpr bool synchronises(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
+         op == Operation::kAllToAll || op == Operation::kBarrier;
+}
+/// True for operations to which all ranks give the same number of elements in every library; counts of the others may
+/// differ by rank, as in MPI's "v" variants.
+constexpr bool needs_equal_sizes(Operation op) {
+  return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
+}
+
 /// "ALL_REDUCE", "SEND", "COMM_INIT_RANK", ...
 std::string_view to_text(Operation op);
 /// "nccl", "rccl", "mpi", "gloo"

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "preflight/topology/topology.h"
 
@@ -42,10 +43,6 @@ Json topology_json(const Topology& topology) {
     paths.push_back(std::move(row));
   }
   return {{"devices", std::move(devices)}, {"paths", std::move(paths)}};
-}
-
-std::string text_of(const Json& object) {
-  return escape_in_json(object.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
 }
 
 constexpr int kSchema = 1;
@@ -104,7 +101,7 @@ std::string report_json(const HostReport& report) {
   if (!report.topology.devices.empty()) {
     object["topology"] = topology_json(report.topology);
   }
-  return text_of(object);
+  return document_text(object);
 }
 
 std::string comparison_json(std::span<const HostReport> hosts, std::span<const HostCheck> found) {
@@ -112,10 +109,10 @@ std::string comparison_json(std::span<const HostReport> hosts, std::span<const H
   for (const HostReport& host : hosts) {
     names.push_back(host.host);
   }
-  return text_of({{"schema", kSchema},
-                  {"hosts", std::move(names)},
-                  {"failed", any_failed(found)},
-                  {"checks", checks_json(found)}});
+  return document_text({{"schema", kSchema},
+                        {"hosts", std::move(names)},
+                        {"failed", any_failed(found)},
+                        {"checks", checks_json(found)}});
 }
 
 Result<HostReport> parse_report(std::string_view json) {

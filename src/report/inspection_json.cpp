@@ -70,7 +70,7 @@ std::string inspection_to_json(const Inspection& inspection) {
     instance["parts"].push_back(to_json(part));
   }
   const Json json{{"schema", Report::kSchema}, {"instance", std::move(instance)}};
-  return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+  return document_text(json);
 }
 
 }  // namespace stalltrace::report

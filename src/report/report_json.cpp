@@ -161,12 +161,6 @@ Json to_json(const ComparedClock& clock) {
           {"source", clock.source == ClockSource::kUnknown ? Json(nullptr) : Json(to_text(clock.source))}};
 }
 
-/// Names come from the kernel and the command line: bytes that are not UTF-8 are replaced instead of causing an
-/// exception.
-std::string text_of(const Json& json) {
-  return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
-}
-
 std::string_view news_of(LiveHeadline headline) {
   switch (headline) {
     case LiveHeadline::kBegan:
@@ -192,7 +186,7 @@ std::string reported_findings_to_json(const std::vector<ReportedFinding>& findin
     one.update(to_json(reported.finding));
     json["findings"].push_back(std::move(one));
   }
-  return text_of(json);
+  return document_text(json);
 }
 
 std::string live_finding_to_json(const LiveAgent& agent, LiveHeadline headline, int64_t now_ns, int64_t number,
@@ -267,7 +261,7 @@ std::string report_to_json(const Report& report) {
     }
   }
   json["notes"] = report.notes;
-  return text_of(json);
+  return document_text(json);
 }
 
 }  // namespace stalltrace::report

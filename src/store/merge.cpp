@@ -16,6 +16,7 @@
 #include "store/schema/schema.h"
 #include "store/schema/table.h"
 #include "store/sqlite/by_descriptor.h"
+#include "store/sqlite/table_columns.h"
 
 namespace stalltrace::store {
 namespace {
@@ -39,7 +40,7 @@ std::string renumbered(std::string_view column, const NodeRun& run) {
 }
 
 template <typename T>
-ColumnLists column_lists(const NodeRun& run, const std::set<std::string>& present) {
+ColumnLists column_lists(const NodeRun& run, const std::set<std::string, std::less<>>& present) {
   ColumnLists lists;
   const auto add = [&](const std::string& name, const std::string& expression) {
     lists.insert += (lists.insert.empty() ? "" : ", ") + name;
@@ -193,7 +194,7 @@ class Merger {
 
   template <typename T>
   Status copy(const NodeRun& run, const std::string& condition) {
-    ST_ASSIGN(const std::set<std::string> present, input_columns(EventTraits<T>::kTable));
+    ST_ASSIGN(const auto present, visible_columns(db_, EventTraits<T>::kTable, "input"));
     if (present.empty()) {
       return {};  // a table that the input's older schema lacks
     }
@@ -213,17 +214,6 @@ class Merger {
     ST_TRY(db_.execute(sql));
     summary_.rows += static_cast<uint64_t>(sqlite3_changes64(db_.get()));
     return {};
-  }
-
-  Result<std::set<std::string>> input_columns(std::string_view table) {
-    ST_ASSIGN(Statement names, db_.prepare("SELECT name FROM pragma_table_info(?, 'input')"));
-    names.bind(1, table);
-    std::set<std::string> present;
-    int code = SQLITE_DONE;
-    while ((code = names.step()) == SQLITE_ROW) {
-      present.emplace(names.text(0));
-    }
-    return code == SQLITE_DONE ? Result<std::set<std::string>>(std::move(present)) : fail_sqlite(db_.get(), table);
   }
 
   std::span<const std::string> inputs_;

@@ -67,7 +67,7 @@ std::unexpected<Error> fail_sql(Database& db, const Asked& asked) {
     return message.starts_with(begin) ? std::optional(message.substr(begin.size())) : std::nullopt;
   };
   std::string what = "query: " + message;
-  std::string remedy = "docs/recording.md lists tables and columns";
+  std::string remedy = how_to_list_tables(asked) + "; docs/recording.md describes them";
   if (const auto table = subject_of("no such table: ")) {
     what = fmt::format("query: no such table '{}'", *table);
     const std::vector<std::string> tables = table_names(db);

@@ -198,6 +198,12 @@ class NcclRas(evidence_test.Evidence):
             self.assertEqual(result.returncode, FAILED if address == "localhost:1" else USAGE, result.stderr)
         self.assertEqual(run("import", "--out", self.folder / "x.db").returncode, USAGE)
 
+    def test_a_recording_that_exists_is_kept_whatever_is_imported(self):
+        there = self.write("there.db", "kept")
+        for evidence in (("--ras", "localhost:1"), (self.write("ras.json", ras(0)),)):
+            self.refused(run("import", *evidence, "--out", there), FAILED, "the output exists")
+        self.assertEqual(there.read_text(), "kept")
+
     def test_what_cannot_be_read_is_reported(self):
         path = self.write("ras.json", ras(0)[:120])
         result = run("explain", path)

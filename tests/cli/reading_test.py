@@ -71,7 +71,7 @@ class Query(Reading):
         self.refused(run("query", self.recording, "SELECT 1; SELECT 2"), USAGE)
 
     def test_wrong_sql(self):
-        self.refused(run("query", self.recording, "SELEKT 1"), USAGE, "syntax error")
+        self.refused(run("query", self.recording, "SELEKT 1"), USAGE, "syntax error", "sqlite_master")
         self.refused(run("query", self.recording, "SELECT * FROM nowhere"), USAGE, "nowhere", "sqlite_master")
         self.refused(run("query", self.recording, "SELECT * FROM collectives"), USAGE, "suggests collective")
         self.refused(run("query", self.recording, ".tables"), USAGE, "sqlite_master")
@@ -80,6 +80,10 @@ class Query(Reading):
         self.refused(run("query", self.recording, "SELECT", "1"), USAGE, "put it in quotes")
         self.refused(run("query", "SELECT 1", self.recording), USAGE, "a word is no file",
                      "a command line to use", word="SELECT 1", words=f"query {self.recording} 'SELECT 1'")
+        gone = self.folder / "not there.db"
+        self.refused(run("query", gone, "SELECT 1"), FAILED, gone.name, "no such file")
+        self.refused(run("query", gone), USAGE, "an argument is missing", argument="SQL")
+        self.refused(run("query", "select 1"), USAGE, "an argument is missing", argument="FILE")
         self.refused(run("query", self.recording, ""), USAGE)
 
     def test_a_query_without_end_meets_its_time_limit(self):

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where ranks were in their program: call sites of collectives, and samples of the ranks of a node while one of them is
-// behind the others (capture/python/late_watch has the agent's rule). Part of Recorder. The lines are the same whatever
-// keeps a rank, so that they show no more than that it computed, waited or was stopped.
+// behind the others (capture/python/late_watch has the agent's rule; its early readings are not played). Part of
+// Recorder. The lines are the same whatever keeps a rank, so that they show no more than that it computed, waited or
+// was stopped.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -10,19 +11,12 @@
 
 #include "base/hash.h"
 #include "lab/simulation/job.h"
+#include "lab/simulation/recording/agent_numbers.h"
 #include "lab/simulation/recording/recorder.h"
 
 namespace stalltrace::simulation {
 namespace {
 
-constexpr int64_t kLateNs = 150 * kNsPerMs;  // the names of these are those of LateWatch
-constexpr int64_t kStillNs = 2 * kNsPerSecond;
-constexpr int64_t kAgain = 4;
-constexpr int64_t kMostAtOnce = 6;
-constexpr int64_t kEveryNs = 10 * kNsPerSecond;
-constexpr int64_t kKept = 2;
-constexpr size_t kMostOutside = 8;
-constexpr size_t kMostInside = 4;
 constexpr int64_t kReadingNs = 10 * kNsPerMs;  // a process
 
 constexpr const char* kSynchronise = "synchronize (/usr/lib/python3/dist-packages/torch/cuda/__init__.py:688)\n";
@@ -67,17 +61,18 @@ std::vector<int64_t> launches_of(const RankHistory& rank, int group) {
 class SampleBudget {
  public:
   bool take(int64_t time_ns, bool lasting) {
-    tokens_ns_ = std::min(tokens_ns_ + (filled_ns_ == 0 ? 0 : time_ns - filled_ns_), kMostAtOnce * kEveryNs);
+    tokens_ns_ =
+        std::min(tokens_ns_ + (filled_ns_ == 0 ? 0 : time_ns - filled_ns_), agent::kMostAtOnce * agent::kEveryNs);
     filled_ns_ = time_ns;
-    if (tokens_ns_ < (lasting ? 1 : kKept + 1) * kEveryNs) {
+    if (tokens_ns_ < (lasting ? 1 : agent::kKept + 1) * agent::kEveryNs) {
       return false;
     }
-    tokens_ns_ -= kEveryNs;
+    tokens_ns_ -= agent::kEveryNs;
     return true;
   }
 
  private:
-  int64_t tokens_ns_ = kMostAtOnce * kEveryNs;
+  int64_t tokens_ns_ = agent::kMostAtOnce * agent::kEveryNs;
   int64_t filled_ns_ = 0;
 };
 
@@ -106,14 +101,14 @@ std::vector<Recorder::Behind> Recorder::ranks_behind(int attempt) const {
       const int64_t since_ns = own.calls[call].arrival_ns;
       done += own.calls[call].group == layout_.world && is_collective(own.calls[call].op) ? 1 : 0;
       const int64_t to_ns = call + 1 < own.calls.size() ? std::min(end_ns, own.calls[call + 1].arrival_ns) : end_ns;
-      if (to_ns - since_ns < kLateNs) {
+      if (to_ns - since_ns < agent::kLateNs) {
         continue;
       }
       int64_t ahead_ns = kNever;  // another rank of the node launched the next call
       for (const std::vector<int64_t>& others : launches) {
         ahead_ns = done < others.size() ? std::min(ahead_ns, others[done]) : ahead_ns;
       }
-      const int64_t from_ns = std::max(ahead_ns, since_ns) + kLateNs;
+      const int64_t from_ns = std::max(ahead_ns, since_ns) + agent::kLateNs;
       if (ahead_ns < kNever && from_ns < to_ns && from_ns >= from_ns_) {
         found.push_back({first + i, since_ns, from_ns, to_ns});
       }
@@ -141,15 +136,15 @@ std::vector<Recorder::Sample> Recorder::samples_of(const std::vector<Behind>& be
       return samples;
     }
     const int64_t now_ns = due_ns[next];
-    if (!budget.take(now_ns, now_ns - behind[next].since_ns >= kStillNs)) {
-      due_ns[next] += kLateNs;  // there may be room then
+    if (!budget.take(now_ns, now_ns - behind[next].since_ns >= agent::kStillNs)) {
+      due_ns[next] += agent::kLateNs;  // there may be room then
       continue;
     }
     Sample sample{.time_ns = now_ns};
     for (size_t i = 0; i < behind.size(); ++i) {
       if (behind[i].from_ns <= now_ns && now_ns < behind[i].to_ns) {
-        due_ns[i] = behind[i].since_ns + kAgain * (now_ns - behind[i].since_ns);
-        if (sample.outside.size() < kMostOutside) {
+        due_ns[i] = behind[i].since_ns + agent::kAgain * (now_ns - behind[i].since_ns);
+        if (sample.outside.size() < agent::kMostOutside) {
           sample.outside.push_back(behind[i].rank);
         }
       }
@@ -166,7 +161,7 @@ void Recorder::add_sample(int attempt, const Sample& sample, std::set<std::strin
   for (int rank = first; rank < first + options_.ranks_per_node; ++rank) {
     const bool is_outside = std::ranges::find(sample.outside, rank) != sample.outside.end();
     const RankHistory& own = of(attempt, rank);
-    if (own.exit_ns.value_or(kNever) <= sample.time_ns || (!is_outside && inside >= kMostInside)) {
+    if (own.exit_ns.value_or(kNever) <= sample.time_ns || (!is_outside && inside >= agent::kMostInside)) {
       continue;
     }
     inside += is_outside ? 0 : 1;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "lab/simulation/job.h"
+#include "lab/simulation/recording/agent_numbers.h"
 #include "lab/simulation/recording/recorder.h"
 #include "lab/simulation/recording/transfer_steps.h"
 #include "model/events/loss_sources.h"
@@ -14,11 +15,9 @@
 namespace stalltrace::simulation {
 namespace {
 
-constexpr int64_t kPostNs = 20 * kNsPerUs;     // from a call to its operation at the proxy
-constexpr int64_t kNoticedNs = kNsPerMs;       // a transfer that ends that much later was held up
-constexpr int64_t kRoundNs = 500 * kNsPerMs;   // the agent reads a profiler file that often ...
-constexpr int64_t kReadOpenNs = kNsPerSecond;  // ... and its open operations
-constexpr size_t kStepsOfRound = 500;          // kStepsAtOnce of blackbox/follow/follower
+constexpr int64_t kPostNs = 20 * kNsPerUs;    // from a call to its operation at the proxy
+constexpr int64_t kNoticedNs = kNsPerMs;      // a transfer that ends that much later was held up
+constexpr int64_t kRoundNs = 500 * kNsPerMs;  // the agent reads a profiler file that often
 constexpr uint32_t kUser = 1000;
 constexpr int32_t kProgressThread = 5;  // its number above that of the process
 constexpr uint32_t kNoCall = UINT32_MAX;
@@ -63,9 +62,10 @@ void Recorder::add_transfer(int attempt, const TransferEnds& ends, const Transfe
     }
   };
   const int64_t open_to_ns = std::min(transfer.end_ns, seen_to_ns);
-  const int64_t first = std::max<int64_t>(0, (transfer.posted_ns() - from_ns_ + kReadOpenNs - 1) / kReadOpenNs);
+  const int64_t first =
+      std::max<int64_t>(0, (transfer.posted_ns() - from_ns_ + agent::kReadOpenNs - 1) / agent::kReadOpenNs);
   std::pair<int64_t, int32_t> reported{0, -1};
-  for (int64_t at_ns = from_ns_ + first * kReadOpenNs; at_ns < open_to_ns; at_ns += kReadOpenNs) {
+  for (int64_t at_ns = from_ns_ + first * agent::kReadOpenNs; at_ns < open_to_ns; at_ns += agent::kReadOpenNs) {
     const auto row = open_row(transfer, at_ns);
     if (row && reported != std::pair(row->timestamp_ns, row->step)) {
       reported = {row->timestamp_ns, row->step};
@@ -224,10 +224,10 @@ void Recorder::deliver_steps(std::map<int32_t, StepRows>& rows, EventSink& sink)
   uint64_t left_out = 0;
   for (auto& [pid, process] : rows) {
     for (auto& [round, steps] : process.rounds) {
-      if (steps.size() > kStepsOfRound) {
+      if (steps.size() > agent::kStepsAtOnce) {
         std::ranges::stable_sort(steps, std::ranges::greater{}, weight);
-        left_out += steps.size() - kStepsOfRound;
-        steps.resize(kStepsOfRound);
+        left_out += steps.size() - agent::kStepsAtOnce;
+        steps.resize(agent::kStepsAtOnce);
       }
       kept.insert(kept.end(), steps.begin(), steps.end());
     }

@@ -5,14 +5,12 @@
 #include <array>
 
 #include "base/clock.h"
+#include "lab/simulation/recording/agent_numbers.h"
 
 namespace stalltrace::simulation {
 namespace {
 
-constexpr uint64_t kStepBytes = 512 << 10;       // NCCL_BUFFSIZE / NCCL_STEPS
-constexpr int32_t kUnderWay = 8;                 // NCCL_STEPS
-constexpr int64_t kLongWaitNs = 5 * kNsPerMs;    // ST_BOX_LONG_WAIT_NS of plugin/wire/blackbox.h
-constexpr int64_t kOpenWaitNs = 200 * kNsPerMs;  // of blackbox/follow/follower
+constexpr uint64_t kStepBytes = 512 << 10;  // NCCL_BUFFSIZE / NCCL_STEPS
 constexpr int32_t kMostSteps = 1'000'000;
 
 /// The waits of one step, one after the other.
@@ -57,11 +55,11 @@ std::vector<StepWaits> waits_of(const Transfer& transfer) {
   if (transfer.steps > 1) {
     waits.push_back({1, at.posted_ns, {{transfer.send ? ProxyWait::kGpu : ProxyWait::kNetwork, at.ready_ns}}});
   }
-  int32_t number = std::max(transfer.steps / 2, kUnderWay);
+  int32_t number = std::max(transfer.steps / 2, agent::kStepsUnderWay);
   for (const Hold& hold : transfer.holds) {
     const ProxyWait wait = transfer.send ? hold.sender : ProxyWait::kNetwork;
     waits.push_back({std::min(number, transfer.steps - 1), hold.from_ns, {{wait, hold.to_ns}}});
-    number += kUnderWay;
+    number += agent::kStepsUnderWay;
   }
   return waits;
 }
@@ -82,7 +80,7 @@ std::optional<ProxyStep> long_step(const Transfer& transfer, const StepWaits& wa
   for (const StepWaits::Part& part : waits.parts) {
     const int64_t waited_ns = between(since_ns, part.to_ns);
     sum_of(row, part.wait) += waited_ns;
-    is_long = is_long || waited_ns >= kLongWaitNs;
+    is_long = is_long || waited_ns >= agent::kLongStepNs;
     since_ns = std::max(since_ns, part.to_ns);
   }
   return is_long ? std::optional(row) : std::nullopt;
@@ -94,7 +92,7 @@ ProxyStep whole_operation(const Transfer& transfer) {
   ProxyStep row{.timestamp_ns = at.posted_ns, .duration_ns = transfer.end_ns - at.posted_ns};
   row.steps = static_cast<uint32_t>(transfer.steps);
   row.bytes = transfer.bytes;
-  const int64_t together = std::min(transfer.steps, kUnderWay);
+  const int64_t together = std::min(transfer.steps, agent::kStepsUnderWay);
   int64_t moving_ns = between(std::max(at.ready_ns, at.posted_ns), transfer.end_ns);
   for (const Hold& hold : transfer.holds) {
     const int64_t held_ns = between(hold.from_ns, hold.to_ns);
@@ -130,9 +128,9 @@ int32_t steps_of(Operation op, size_t ranks, uint64_t bytes) {
 std::vector<ProxyStep> ended_rows(const Transfer& transfer) {
   std::vector<ProxyStep> rows;
   ProxyStep rest = whole_operation(transfer);
-  int32_t last = -kUnderWay;
+  int32_t last = -agent::kStepsUnderWay;
   for (const StepWaits& waits : waits_of(transfer)) {
-    const auto row = waits.step - last >= kUnderWay ? long_step(transfer, waits) : std::nullopt;
+    const auto row = waits.step - last >= agent::kStepsUnderWay ? long_step(transfer, waits) : std::nullopt;
     if (!row) {
       continue;
     }
@@ -158,7 +156,7 @@ std::optional<ProxyStep> open_row(const Transfer& transfer, int64_t time_ns) {
     int64_t since_ns = waits.from_ns;
     for (const StepWaits::Part& part : waits.parts) {
       if (time_ns < part.to_ns) {
-        if (time_ns - since_ns < kOpenWaitNs) {
+        if (time_ns - since_ns < agent::kOpenWaitNs) {
           return std::nullopt;
         }
         ProxyStep row{.timestamp_ns = since_ns};

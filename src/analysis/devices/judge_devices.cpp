@@ -150,8 +150,10 @@ class Judge {
   }
 
   static std::string devices_text(const Failure& failure) {
-    const bool gpus = failure.name.starts_with("Xid");
-    const std::string_view what = gpus ? "GPU" : failure.name.starts_with("SXid") ? "NVSwitch" : "device";
+    const KernelMessageKind kind = failure.messages.front()->kind;
+    const std::string_view what = kind == KernelMessageKind::kXid    ? "GPU"
+                                  : kind == KernelMessageKind::kSxid ? "NVSwitch"
+                                                                     : "device";
     std::vector<std::string_view> names;
     for (size_t i = 0; i < failure.devices.size() && i < kNamesListed; ++i) {
       names.push_back(failure.devices[i]->device);

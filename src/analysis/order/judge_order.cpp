@@ -12,16 +12,12 @@
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
+#include "model/operation.h"
 
 namespace stalltrace::analysis {
 namespace {
 
 constexpr size_t kMostOrderNotes = 8;  // on communicators
-
-bool needs_all_ranks(Operation op) {
-  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
-         op == Operation::kAllToAll || op == Operation::kBarrier;
-}
 
 class CommJudge {
  public:
@@ -83,7 +79,7 @@ class CommJudge {
     int64_t number = -1;
     for (const CallOrder* member : members) {
       for (const LoggedCall& call : member->calls) {
-        if (call.ended && needs_all_ranks(call.signature.op)) {
+        if (call.ended && synchronises(call.signature.op)) {
           number = std::max(number, call.number);
         }
       }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "analysis/advice.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
@@ -102,9 +103,7 @@ Finding finding_of(const OrderEvidence& evidence, const CommOrder& comm, const V
                         : fmt::format("Ranks entered different calls as {}: {}; {}.", number, parts[0], parts[1]);
   char& first = finding.summary[0];
   first = static_cast<char>(first >= 'a' && first <= 'z' ? first - 'a' + 'A' : first);
-  finding.remedy =
-      "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that "
-      "one rank skipped or made twice just before";
+  finding.remedy = kCompareCode;
   return finding;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <tuple>
 
+#include "analysis/advice.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
@@ -150,9 +151,7 @@ class Reader {
     }
     finding.summary = fmt::format("Ranks{} entered different collectives under one number: {}.",
                                   in_job ? "" : " of a process group", fmt::join(texts, "; "));
-    finding.remedy =
-        "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that "
-        "one rank skipped or made twice just before";
+    finding.remedy = kCompareCode;
     findings_.push_back(std::move(finding));
   }
 

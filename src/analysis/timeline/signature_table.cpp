@@ -11,11 +11,6 @@ namespace {
 
 constexpr uint16_t kOtherSignature = 0xffff;  // signatures beyond the index space share the last index
 
-/// False for operations whose counts may differ by rank, such as MPI's "v" variants.
-bool sized_alike(Operation op) {
-  return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
-}
-
 constexpr int32_t kNcclReduceOps = 5;  // ncclNumOps; user-made operators have numbers that differ by process
 
 /// Datatypes and reduce-ops of NCCL are numbers; those of other libraries may be addresses.
@@ -69,7 +64,7 @@ bool agree(const CallSignature& a, const CallSignature& b) {
   if (a.exact && b.exact) {
     return a.sized_as(b) && alike(a.datatype, b.datatype) && alike(a.reduce_op, b.reduce_op);
   }
-  return !sized_alike(a.op) || a.bytes == b.bytes;
+  return !needs_equal_sizes(a.op) || a.bytes == b.bytes;
 }
 
 uint16_t SignatureTable::index_of(const Collective& row) {

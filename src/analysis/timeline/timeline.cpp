@@ -38,11 +38,6 @@ uint32_t pack_duration(std::optional<int64_t> duration_ns) { return duration_ns 
 
 }  // namespace
 
-bool synchronises(Operation op) {
-  return op == Operation::kAllReduce || op == Operation::kAllGather || op == Operation::kReduceScatter ||
-         op == Operation::kAllToAll || op == Operation::kBarrier;
-}
-
 void CallSequence::move(const ClockMove& move) {
   shift_ns = move.after.shift_ns;
   if (move.none() || calls.empty()) {

@@ -72,9 +72,6 @@ struct CallSignature {
   }
 };
 
-/// True for operations in which every rank needs every other: no rank completes before the last has arrived.
-bool synchronises(Operation op);
-
 /// False if ranks that make these calls under one sequence number never finish, or finish with wrong data. An unknown
 /// argument agrees with any.
 bool agree(const CallSignature& a, const CallSignature& b);

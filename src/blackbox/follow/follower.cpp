@@ -14,11 +14,9 @@
 namespace stalltrace::blackbox {
 namespace {
 
-constexpr int64_t kSearchNs = kNsPerSecond;    // interval between searches of the folders
-constexpr int64_t kReadOpenNs = kNsPerSecond;  // interval between reads of a file's open events
-constexpr uint64_t kRecordsAtOnce = 8192;      // of one file: 1 MiB
-constexpr size_t kStepsAtOnce = 500;           // rows from that many records
-constexpr int64_t kRoundNs = 100 * kNsPerMs;   // a round starts no further read after this time
+constexpr int64_t kSearchNs = kNsPerSecond;   // interval between searches of the folders
+constexpr uint64_t kRecordsAtOnce = 8192;     // of one file: 1 MiB
+constexpr int64_t kRoundNs = 100 * kNsPerMs;  // a round starts no further read after this time
 constexpr size_t kMostFiles = 512;
 constexpr size_t kMostFilesOfUser = 256;
 constexpr size_t kMostGone = 256;  // of processes that were gone when their file was found: those that live come first
@@ -27,7 +25,6 @@ constexpr int64_t kUsersRoundNs = 100 * kNsPerMs;       // of a round, for the f
 constexpr int64_t kMostAfterEndNs = 30 * kNsPerSecond;  // a file without a process that still changes is left
 constexpr size_t kMostClosed = 1024;
 constexpr size_t kMostOpenWaits = 4096;
-constexpr int64_t kOpenWaitNs = 200 * kNsPerMs;  // an open operation that has waited this long is delivered
 constexpr int64_t kThreadsNs = 5 * kNsPerSecond;
 constexpr int64_t kFinishNs = kNsPerSecond;
 constexpr uint32_t kMostPid = 1U << 22;  // PID_MAX_LIMIT of linux/threads.h: the kernel assigns no number above it

@@ -3,6 +3,7 @@
 // them to the pairing. A file of a process that had already ended is read too, and its process gets a row. One thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "blackbox/follow/finder.h"
 #include "blackbox/liveness.h"
 #include "blackbox/losses.h"
@@ -23,6 +25,13 @@ namespace stalltrace::blackbox {
 class ProfilerFollower {
  public:
   using Note = std::function<void(const std::string& text)>;
+  /// Interval between reads of a file's open events.
+  static constexpr int64_t kReadOpenNs = kNsPerSecond;
+  /// An open operation that has waited this long is delivered.
+  static constexpr int64_t kOpenWaitNs = 200 * kNsPerMs;
+  /// Rows of steps that one round delivers of a file: the longest.
+  static constexpr size_t kStepsAtOnce = 500;
+
   /// All references must outlive the follower; `sink` gets processes and losses.
   ProfilerFollower(const Node& node, const Procfs& procfs, ProfilerFileFinder::Scope scope, ProcessRegistry& processes,
                    CallPairing& pairing, EventSink& sink, Note note);

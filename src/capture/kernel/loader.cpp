@@ -31,8 +31,8 @@ constexpr std::string_view kLockedMemoryRemedy =
 constexpr std::string_view kMapsRemedy =
     "the programs need some 60 MiB of kernel memory: raise the memory limit of this cgroup or container";
 constexpr std::string_view kRefusedRemedy =
-    "tracing needs this program: use a kernel that docs/kernels.md lists, or record without tracing "
-    "(stalltrace run --no-trace), and report the output of 'stalltrace check --programs'";
+    "tracing needs this program: record without tracing (stalltrace run --no-trace), or use another kernel (5.10 or "
+    "newer; docs/kernels.md lists those that were tried), and report the output of 'stalltrace check --programs'";
 
 constexpr size_t kFiguresBytes = 4 << 10;
 constexpr size_t kRefusalBytes =

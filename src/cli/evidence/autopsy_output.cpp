@@ -9,6 +9,7 @@
 
 #include "autopsy/output/autopsy_text.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "model/json/autopsy_result.h"
 #include "report/findings_text.h"
@@ -61,10 +62,6 @@ std::string hosts_of(const AutopsyResult& result, const std::string& job) {
   return result.context.traced.size() > 1 && !hosts.empty() ? "on " + printable(*hosts.begin()) : "here";
 }
 
-std::string text_of(const Json& json) {
-  return escape_in_json(json.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
-}
-
 void add_note(Json& json, const std::string& note) {
   for (Json& job : json["jobs"]) {
     job["notes"].push_back(note);
@@ -82,24 +79,24 @@ std::string with_evidence(Json json, HostResult host) {
     return text.size() <= autopsy::kLargestResult && autopsy::read_result(text);
   };
   json["evidence"] = autopsy::evidence_json(host);
-  std::string text = text_of(json);
+  std::string text = document_text(json);
   if (has_threads(json) && !readable(text)) {
     for (Json& rank : json["ranks"]) {
       rank["threads"] = nullptr;
     }
     add_note(json, "the threads of the ranks are too many to be kept in this result");
-    text = text_of(json);
+    text = document_text(json);
   }
   if (!host.ras.empty() && !readable(text)) {
     host.ras.clear();
     add_note(json, "the answers of NCCL's RAS are too long to be kept in this result");
     json["evidence"] = autopsy::evidence_json(host);
-    text = text_of(json);
+    text = document_text(json);
   }
   if (!readable(text)) {
     json.erase("evidence");
     add_note(json, "this result is too large to be judged together with those of other hosts");
-    text = text_of(json);
+    text = document_text(json);
   }
   return text;
 }
@@ -147,7 +144,7 @@ std::string autopsy_to_json(const AutopsyResult& result) {
   if (hosts.size() == 1) {
     return with_evidence(std::move(json), host_of(result));
   }
-  return text_of(json);
+  return document_text(json);
 }
 
 }  // namespace stalltrace::cli

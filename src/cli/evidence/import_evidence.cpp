@@ -44,7 +44,7 @@ Status import_answers(std::span<const import::RasAnswer> answers, EventSink& sin
 Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, std::span<const import::RasAnswer> answers,
                        const std::string& out, const Privacy& privacy, Console& console) {
   if (sorted.only_recordings() && answers.empty()) {
-    return fail("no log, dump or profiler file in the folder", "docs/import.md lists the formats",
+    return fail("no log, dump or profiler file in the folder", "'stalltrace import --help' lists the formats",
                 ErrorKind::kNotFound);
   }
   ST_ASSIGN(const auto writer, store::RecordingWriter::create(out, {.readers = privacy.readers()}));
@@ -61,7 +61,8 @@ Status record_evidence(const Inputs& inputs, const SortedInputs& sorted, std::sp
   const Status closed = writer->close();
   if (imported && summary.empty()) {
     ::unlink(out.c_str());
-    return fail("no log, dump or profiler file in the folder can be read", "docs/import.md lists the formats");
+    return fail("no log, dump or profiler file in the folder can be read",
+                "'stalltrace import --help' lists the formats");
   }
   for (const Status* status : {&imported, &sink.stored(), &closed}) {
     if (!*status) {

@@ -66,7 +66,8 @@ Flag numbers_flag(std::string name, std::string value_name, std::string help, in
     for (const std::string_view part : split(text, ',')) {
       ST_ASSIGN(const int64_t number, parse_integer(part));
       if (number < low || number > std::numeric_limits<int32_t>::max()) {
-        return fail(fmt::format("'{}' is not {}", part, what), {}, ErrorKind::kUsage);
+        return fail(fmt::format("'{}' is not {}", part, what),
+                    fmt::format("give whole numbers from {} on, separated by commas", low), ErrorKind::kUsage);
       }
       target->push_back(static_cast<int32_t>(number));
     }

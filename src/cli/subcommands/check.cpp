@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "base/text.h"
+#include "base/json.h"
 #include "cli/framework/exit_code.h"
 #include "cli/subcommands/subcommands.h"
 #include "cli/trusted_owners.h"
@@ -121,9 +121,7 @@ class CheckSubcommand final : public Subcommand {
     return kExitDone;
   }
 
-  static void print(Console& console, const nlohmann::ordered_json& object) {
-    console.out(escape_in_json(object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n");
-  }
+  static void print(Console& console, const nlohmann::ordered_json& object) { console.out(document_text(object)); }
 
   bool json_ = false;
   bool programs_ = false;

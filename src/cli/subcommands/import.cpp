@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/files/sqlite_magic.h"
 #include "base/process/command.h"
 #include "cli/evidence/ask_ras.h"
 #include "cli/evidence/import_evidence.h"
@@ -18,8 +19,6 @@
 
 namespace stalltrace::cli {
 namespace {
-
-constexpr std::string_view kRecordingBegin = "SQLite format 3";  // the first bytes of a recording's database file
 
 class ImportSubcommand final : public Subcommand {
  public:
@@ -61,7 +60,7 @@ class ImportSubcommand final : public Subcommand {
     std::vector<import::RasAnswer> answers;
     if (!ras_.empty()) {
       if (::access(out_.c_str(), F_OK) == 0) {
-        return fail(out_ + ": exists already", "name another file with --out", ErrorKind::kUsage);
+        return fail(out_ + ": exists already", "choose another file with --out");
       }
       ST_ASSIGN(answers, ask_ras(ras_, ras_pause_ns_, console));
     }
@@ -75,10 +74,9 @@ class ImportSubcommand final : public Subcommand {
       return kExitDone;
     }
     if (!sorted.unknown.empty() && sorted.profiler_files.empty()) {
-      return fail(
-          no_evidence_in(sorted.unknown.front()),
-          "docs/import.md has what each format shows, and how a job is made to print it (such as NCCL_DEBUG=INFO "
-          "with NCCL_DEBUG_SUBSYS=INIT,COLL)");
+      return fail(no_evidence_in(sorted.unknown.front()),
+                  "'stalltrace import --help' lists the formats; a job prints one with NCCL_DEBUG=INFO and "
+                  "NCCL_DEBUG_SUBSYS=INIT,COLL (docs/import.md has what each shows, and how it is made)");
     }
     if (Status recorded = record_profiler_files(files_, out_, privacy_, console); !recorded) {
       if (recorded.error().remedy.empty()) {
@@ -93,8 +91,8 @@ class ImportSubcommand final : public Subcommand {
   /// Refuses files that can't be profiler files. A single unreadable file among others is left out later.
   [[nodiscard]] Status check_files() const {
     for (const std::string& path : files_) {
-      const auto begin = read_file(path, kRecordingBegin.size());
-      if (begin && *begin == kRecordingBegin) {
+      const auto begin = read_file(path, kSqliteMagic.size());
+      if (begin && *begin == kSqliteMagic) {
         return fail(path + ": this is a recording already",
                     fmt::format("read it: stalltrace explain {}", format_command({path})), ErrorKind::kUsage);
       }

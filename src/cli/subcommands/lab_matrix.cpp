@@ -195,7 +195,8 @@ class LabMatrixSubcommand final : public Subcommand {
   /// The shift test of a campaign that has run.
   Result<int> shift(Console& console) {
     if (draws_given_ || simulated_ || !options_.workloads.empty() || options_.live || options_.keep) {
-      return fail("--shift runs nothing: it takes --out and --only alone", {}, ErrorKind::kUsage);
+      return fail("--shift runs nothing: it takes --out and --only alone", "leave the other flags out",
+                  ErrorKind::kUsage);
     }
     if (!std::filesystem::exists(options_.out_dir + "/draws.jsonl")) {
       return fail(options_.out_dir + " holds no campaign", "give the --out of one that ran with --keep",
@@ -250,7 +251,8 @@ class LabMatrixSubcommand final : public Subcommand {
 
   Status complete_simulated() {
     if (!options_.workloads.empty() || options_.live || options_.keep) {
-      return fail("--simulated has no --workload, --live or --keep: nothing runs", {}, ErrorKind::kUsage);
+      return fail("--simulated has no --workload, --live or --keep: nothing runs",
+                  "leave these flags out, or --simulated", ErrorKind::kUsage);
     }
     ST_TRY(lab::draw_simulated(options_.seed, 0, options_.only));
     return {};

@@ -6,12 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/process/command.h"
+#include "base/text.h"
 #include "cli/fleet/node_flags.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
@@ -24,6 +26,19 @@
 
 namespace stalltrace::cli {
 namespace {
+
+/// More than one word, of which the first begins a statement or asks for the schema as other programs have it. The name
+/// of a file may have a space, too.
+bool looks_like_sql(std::string_view text) {
+  constexpr auto kFirst =
+      std::to_array<std::string_view>({"SELECT", "WITH", "VALUES", "EXPLAIN", "PRAGMA", "INSERT", "UPDATE", "DELETE",
+                                       "CREATE", "DROP", "ALTER", "SHOW", "DESCRIBE", "DESC"});
+  const std::string_view trimmed = trim(text);
+  const std::string_view first = trimmed.substr(0, trimmed.find_first_of(" \t\r\n"));
+  const auto same = [](char a, char b) { return (a >= 'a' && a <= 'z' ? a - 'a' + 'A' : a) == b; };
+  return first.size() < trimmed.size() &&
+         std::ranges::any_of(kFirst, [&](std::string_view word) { return std::ranges::equal(first, word, same); });
+}
 
 /// Forwards rows until the reader closes the output.
 class WhileRead final : public RowSink {
@@ -135,16 +150,15 @@ class QuerySubcommand final : public Subcommand {
       return fail("--then is for the rows of many nodes", "give --nodes too", ErrorKind::kUsage);
     }
     if (file_.empty()) {
-      const bool is_sql = sql_.find(' ') != std::string::npos;
-      return fail(is_sql ? "FILE is missing" : "SQL is missing", "give both, or --nodes and SQL", ErrorKind::kUsage);
+      return fail(looks_like_sql(sql_) ? "FILE is missing" : "SQL is missing", "give both, or --nodes and SQL",
+                  ErrorKind::kUsage);
     }
     return check_order();
   }
 
   /// Refuses SQL in the place of the file.
   [[nodiscard]] Status check_order() const {
-    const bool is_sql = file_.find(' ') != std::string::npos && ::access(file_.c_str(), F_OK) != 0;
-    if (!is_sql) {
+    if (!looks_like_sql(file_) || ::access(file_.c_str(), F_OK) == 0) {
       return {};
     }
     return fail(fmt::format("'{}' is not a file", file_),

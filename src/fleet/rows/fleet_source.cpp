@@ -106,11 +106,13 @@ class RowsConversation final : public Conversation {
 
   Result<std::optional<Question>> next(Reply* last) override {
     if (last != nullptr && last->refused) {
-      if (!may_be_older_) {
+      if (!may_be_older_ && !asks_one_table_) {
         return std::unexpected(std::move(*last->refused));
       }
-      is_older_ = true;
-      received.pop_back();
+      if (!asks_one_table_) {
+        is_older_ = true;
+        received.pop_back();
+      }
     } else if (last != nullptr) {
       ST_TRY(received.back().second.finish());
     }
@@ -122,11 +124,12 @@ class RowsConversation final : public Conversation {
     received.emplace_back(wanted.recording, ReceivedRows(wanted.request, {.bytes = most}));
     serve::RowsRequest known = wanted.request;
     may_be_older_ = remove_later_tables(known) && !is_older_;
+    asks_one_table_ = wanted.request.reads.size() == 1;
     Question question{.method = "POST",
                       .target = "/v1/rows?recording=" + serve::percent_encoded(wanted.name),
                       .body = serve::to_json(is_older_ ? known : wanted.request),
                       .most_bytes = static_cast<size_t>(most + kBeyondRoom)};
-    question.may_be_refused = may_be_older_;
+    question.may_be_refused = may_be_older_ || asks_one_table_;
     question.sink = [this](std::string_view bytes) -> Result<bool> {
       moved_bytes += static_cast<int64_t>(bytes.size());
       most_bytes_ -= static_cast<int64_t>(bytes.size());
@@ -160,6 +163,8 @@ class RowsConversation final : public Conversation {
   int64_t taken_bytes_ = 0;    // of the room
   bool is_older_ = false;      // it refused tables of later versions
   bool may_be_older_ = false;  // it may refuse the last question for those
+  /// The last question does: a version without that table refuses it.
+  bool asks_one_table_ = false;
 };
 
 /// What a node serves and its clocks, then the same rows of each of its recordings.

@@ -97,11 +97,12 @@ class Fleet {
   std::vector<std::string> files;
   std::vector<NodeAddress> addresses;
   std::function<serve::HostClock()> clock_of;
-  std::map<size_t, std::string> silent_about;  // a node, and a part of the bodies that it refuses
-  bool hangs = false;                          // instead of that, it answers them never
-  std::set<size_t> older;                      // nodes whose version has no table of competitors
-  std::optional<size_t> refused_by;            // a node that refuses all requests for rows
-  std::map<size_t, size_t> padded;             // a node, and bytes without use in each of its answers with rows
+  std::map<size_t, std::string> silent_about;   // a node, and a part of the bodies that it refuses
+  bool hangs = false;                           // instead of that, it answers them never
+  std::set<size_t> older;                       // nodes whose version has no table of competitors
+  std::map<size_t, std::string> without_table;  // nodes whose version has no such table
+  std::optional<size_t> refused_by;             // a node that refuses all requests for rows
+  std::map<size_t, size_t> padded;              // a node, and bytes without use in each of its answers with rows
   /// Of the requests for rows; to be read when no request is open.
   std::vector<std::string> bodies;
 
@@ -120,6 +121,10 @@ class Fleet {
       bodies.push_back(request.body);
     }
     if (older.contains(node) && request.body.find("competitor") != std::string::npos) {
+      return serve::answer_of_error(400, "a read has no table that recordings have", "docs/serve.md has its form");
+    }
+    const auto without = without_table.find(node);
+    if (without != without_table.end() && request.body.find('"' + without->second + '"') != std::string::npos) {
       return serve::answer_of_error(400, "a read has no table that recordings have", "docs/serve.md has its form");
     }
     if (refused_by == node && request.path == "/v1/rows") {
@@ -318,6 +323,25 @@ TEST(FleetSource, ANodeOfAnOlderVersionIsRead) {
   EXPECT_EQ(source->answering(), 3U);
   EXPECT_THAT(texts_of(Fleet::explain_nodes(*source).report),
               testing::ElementsAreArray(texts_of(fleet.of_files(fleet.files))));
+}
+
+/// A table that is asked for alone.
+TEST(FleetSource, ATableThatAnOlderVersionLacksIsEmptyThere) {
+  Fleet fleet(job_with({}), [](int node, MemorySource& rows) {
+    PythonStack stack{.node_id = simulation::Job::node_id(node)};
+    ASSERT_TRUE(rows.collectives({}, [&](const Collective& row) { stack.timestamp_ns = row.timestamp_ns; }));
+    rows.accept(stack);
+  });
+  const auto nodes_with_stacks = [&] {
+    const auto source = fleet.open();
+    size_t rows = 0;
+    EXPECT_TRUE(source->python_stacks({}, [&](const PythonStack&) { ++rows; }).has_value());
+    EXPECT_TRUE(source->failed().empty());
+    return rows;
+  };
+  EXPECT_EQ(nodes_with_stacks(), 3U);
+  fleet.without_table = {{0, "python_stack"}, {2, "python_stack"}};
+  EXPECT_EQ(nodes_with_stacks(), 1U);
 }
 
 TEST(FleetSource, ANodeThatRefusesAllRowsHasFailed) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "base/files/sqlite_magic.h"
 #include "import/testing/evidence_files.h"
 #include "model/events/imported_evidence.h"
 #include "tests/support/golden_text.h"
@@ -462,7 +463,7 @@ TEST(Detect, WhatALongOutputEndsWith) {
 TEST(Detect, ByContent) {
   EvidenceFolder folder;
   const auto format = [&](std::string_view content) { return detect(folder.write("x", content)).value().front(); };
-  EXPECT_EQ(format("SQLite format 3\0"), Format::kRecording);
+  EXPECT_EQ(format(kSqliteMagic), Format::kRecording);
   EXPECT_EQ(format("STBLKBOX...."), Format::kProfilerFile);
   EXPECT_EQ(format("epoch 1\n" + call_line(0, 1)), Format::kNcclLog);
   EXPECT_EQ(format("\x80\x02}q.X\x07version"), Format::kFlightRecorder);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "preflight/output.h"
 #include "preflight/peers/collectives/output.h"
@@ -206,7 +207,7 @@ std::string launch_json(const LaunchResults& results, const Judgement& judgement
   if (results.collectives) {
     object["collectives"] = collectives_json(*results.collectives);
   }
-  return escape_in_json(object.dump(2, ' ', false, Json::error_handler_t::replace)) + "\n";
+  return document_text(object);
 }
 
 }  // namespace stalltrace::preflight

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/btree/btree_table.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -13,6 +11,7 @@
 #include "base/read_at.h"
 #include "store/sqlite/file_numbers.h"
 #include "store/sqlite/open.h"
+#include "store/sqlite/table_columns.h"
 
 namespace stalltrace::store {
 namespace {
@@ -42,25 +41,19 @@ bool read_header(BtreeTable& table) {
 Result<TableLayout> find_table_layout(Database& db, std::string_view name, std::string_view id_column,
                                       const std::vector<std::string>& columns) {
   TableLayout table;
-  ST_ASSIGN(Statement select, db.prepare("SELECT name, type, dflt_value IS NOT NULL, pk, hidden"
-                                         " FROM pragma_table_xinfo(?) ORDER BY cid"));
-  select.bind(1, name);
+  ST_ASSIGN(const std::vector<DeclaredColumn> declared, declared_columns(db, name));
   std::vector<std::string> stored;
   bool plain = true;
   bool has_id = false;
-  int code = SQLITE_DONE;
-  while ((code = select.step()) == SQLITE_ROW) {
-    const bool is_id = select.text(0) == id_column;
-    plain = plain && select.integer(2) == 0 && select.integer(4) == 0 && is_id == (select.integer(3) != 0) &&
-            (!is_id || select.text(1) == "INTEGER");
+  for (const DeclaredColumn& column : declared) {
+    const bool is_id = column.name == id_column;
+    plain = plain && !column.has_default && !column.is_hidden && is_id == column.is_key &&
+            (!is_id || column.type == "INTEGER");
     if (is_id) {
       has_id = true;
       table.id_column = stored.size();
     }
-    stored.emplace_back(select.text(0));
-  }
-  if (code != SQLITE_DONE) {
-    return fail_sqlite(db.get(), fmt::format("{}: {}", db.path(), name));
+    stored.push_back(column.name);
   }
   table.stored_columns = stored.size();
   for (const std::string& column : columns) {

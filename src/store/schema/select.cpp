@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "store/schema/select.h"
 
-#include <set>
+#include <fmt/format.h>
+
+#include "store/sqlite/table_columns.h"
 
 namespace stalltrace::store {
 
 Result<std::string> select_sql(Database& db, std::string_view table, const std::vector<std::string>& columns) {
-  ST_ASSIGN(Statement names, db.prepare("SELECT name FROM pragma_table_info(?)"));
-  names.bind(1, table);
-  std::set<std::string, std::less<>> present;
-  int code = SQLITE_DONE;
-  while ((code = names.step()) == SQLITE_ROW) {
-    present.emplace(names.text(0));
-  }
-  if (code != SQLITE_DONE) {
-    return fail_sqlite(db.get(), fmt::format("{}: {}", db.path(), table));
-  }
+  ST_ASSIGN(const auto present, visible_columns(db, table));
   std::string list;
   for (const std::string& column : columns) {
     list += list.empty() ? "" : ", ";

@@ -13,19 +13,14 @@
 #include <thread>
 
 #include "base/file.h"
+#include "base/files/sqlite_magic.h"
 #include "base/read_at.h"
 #include "store/sqlite/file_numbers.h"
 
 namespace stalltrace::store {
 namespace {
 
-constexpr std::string_view kMagic{"SQLite format 3\0", 16};
 constexpr const char* kGiveRecording = "give a file made by 'stalltrace trace'";
-
-int64_t file_size(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
-}
 
 /// Empty if there is none; anything but a regular file (a link, a FIFO that would block) counts as none.
 UniqueFd open_log(const std::string& path) {
@@ -55,7 +50,8 @@ Status check_header(const NamedFile& file, int64_t size) {
   if (got < 0) {
     return fail_errno(name, errno, "look for errors of the disk (dmesg), and copy it again from where it was made");
   }
-  if (got < static_cast<ssize_t>(kMagic.size()) || std::memcmp(header.data(), kMagic.data(), kMagic.size()) != 0) {
+  if (got < static_cast<ssize_t>(kSqliteMagic.size()) ||
+      std::memcmp(header.data(), kSqliteMagic.data(), kSqliteMagic.size()) != 0) {
     return fail(name + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);
   }
   const uint32_t page_field = big_endian(&header[16], 2);
@@ -87,6 +83,11 @@ ReadingTarget reading_target(const std::string& path) {
 }
 
 }  // namespace
+
+int64_t file_size(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
+}
 
 Status check_file(const std::string& path, const std::string& name) {
   struct stat status {};

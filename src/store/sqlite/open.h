@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <string>
 
 #include "base/handle.h"
@@ -12,6 +13,9 @@
 #include "store/sqlite/sqlite.h"
 
 namespace stalltrace::store {
+
+/// Bytes of a file; 0 if there is none.
+int64_t file_size(const std::string& path);
 
 /// Reports errors that are detected before SQLite opens the file: missing, a folder, empty, unreadable, no SQLite,
 /// truncated. They begin with `name`.

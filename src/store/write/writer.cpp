@@ -32,11 +32,6 @@ namespace {
 constexpr size_t kKeptWhileFull = 20'000;         // rows per table kept in memory while the disk is full
 constexpr size_t kStatesKeptWhileFull = 200'000;  // of processes, communicators, connections: the newest of each
 
-int64_t size_of(const std::string& path) {
-  struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
-}
-
 /// The process that writes `path`, for the error message.
 std::string holder(const std::string& path) {
   auto db = open_for_reading(path);
@@ -55,7 +50,7 @@ Status make_room(const std::string& path, bool overwrite) {
   if (!overwrite) {
     return fail(path + ": exists already", "choose another file with --out");
   }
-  if (size_of(path) > 0) {
+  if (file_size(path) > 0) {
     auto db = open_for_reading(path);
     if (!db) {
       return fail(path + ": not overwritten: it is not a recording", "choose another file with --out");
@@ -475,7 +470,7 @@ Status RecordingWriter::close() {
 
 WriterStats RecordingWriter::stats() const {
   WriterStats stats = state_->stats;
-  stats.bytes = static_cast<uint64_t>(size_of(state_->output.path()) + size_of(state_->output.path() + "-wal"));
+  stats.bytes = static_cast<uint64_t>(file_size(state_->output.path()) + file_size(state_->output.path() + "-wal"));
   return stats;
 }
 

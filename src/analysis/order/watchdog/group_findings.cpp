@@ -92,9 +92,7 @@ Finding GroupFindings::mismatched(int64_t number, const WatchdogRanks& waiting,
   }
   finding.summary = fmt::format("Ranks entered different collectives as call {} of process group {}: {}.", number,
                                 group_.name, fmt::join(texts, "; "));
-  finding.remedy =
-      "compare the code of these ranks: shapes and types that depend on the rank or on its data, a collective that "
-      "one rank skipped or made twice just before";
+  finding.remedy = kCompareCode;
   return finding;
 }
 

@@ -13,14 +13,10 @@
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
 #include "model/events/imported/torch_report.h"
+#include "model/operation.h"
 
 namespace stalltrace::analysis {
 namespace {
-
-/// All ranks of a group have to give the same number of elements.
-bool needs_equal_sizes(Operation op) {
-  return op == Operation::kAllReduce || op == Operation::kBroadcast || op == Operation::kReduce;
-}
 
 /// Not every rank of the group makes these calls, so that their numbers differ between ranks.
 bool of_some_ranks(std::string_view op) {

@@ -7,8 +7,6 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr int kProofs = 2;
-/// More bytes than headers alone would move.
-constexpr uint64_t kReportingBytes = 1024;
 /// NCCL's header: four bytes, or with a small message inside (NCCL_SOCKET_INLINE, 128 bytes).
 constexpr uint64_t kHeaderBytes = 4 + 128;
 
@@ -24,7 +22,7 @@ bool explains(const st_step_count& before, const st_step_count& now, uint64_t mo
   }
   const uint64_t steps = now.steps - before.steps;
   const uint64_t expected = now.bytes - before.bytes;
-  return expected >= kReportingBytes * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
+  return expected >= ST_MARKER_LEAST_BYTES * steps && moved >= expected && moved - expected <= kHeaderBytes * steps;
 }
 
 bool bytes_fit(const st_step_mark& before, const st_step_mark& now) {
