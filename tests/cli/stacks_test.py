@@ -84,7 +84,8 @@ class Stacks(Case):
         ours = {thread["tid"]: [(frame["function"].rpartition(".")[2], frame["file"], frame["line"]) for frame in thread["python"]["frames"]]
                 for thread in process["threads"] if thread["python"]}
         dump = subprocess.run(["py-spy", "dump", "--json", "--pid", str(pid)], capture_output=True, check=True, timeout=30).stdout
-        theirs = {thread["os_thread_id"]: [(frame["name"].rpartition(".")[2], frame["filename"], frame["line"]) for frame in thread["frames"]]
+        theirs = {thread["os_thread_id"]:
+                  [(frame["name"].rpartition(".")[2], frame["filename"], frame["line"]) for frame in thread["frames"]]
                   for thread in json.loads(dump)}
         self.assertEqual(ours, theirs)
         self.assertEqual([frame[0] for frame in ours[pid]], ["load_batch", "train", "<module>"])
