@@ -76,6 +76,20 @@ class Stacks(Case):
         time.sleep(0.1)
         self.assert_says("stopped by signal", self.done(run("stacks", "--pid", pid)))
 
+    def test_py_spy_shows_the_same_frames(self):
+        """py-spy is in no package of Debian 12: this runs where a user has it."""
+        self.need_program("py-spy")
+        pid = self.start_rank(0)
+        process, = json.loads(self.done(run("stacks", "--json", "--pid", pid)))["processes"]
+        ours = {thread["tid"]: [(frame["function"].rpartition(".")[2], frame["file"], frame["line"]) for frame in thread["python"]["frames"]]
+                for thread in process["threads"] if thread["python"]}
+        dump = subprocess.run(["py-spy", "dump", "--json", "--pid", str(pid)], capture_output=True, check=True, timeout=30).stdout
+        theirs = {thread["os_thread_id"]:
+                  [(frame["name"].rpartition(".")[2], frame["filename"], frame["line"]) for frame in thread["frames"]]
+                  for thread in json.loads(dump)}
+        self.assertEqual(ours, theirs)
+        self.assertEqual([frame[0] for frame in ours[pid]], ["load_batch", "train", "<module>"])
+
     def test_what_can_not_be_read(self):
         self.refused(run("stacks", "--pid", 0x3ffffffe), FAILED, "no such process", "ps -e")
         self.refused(run("stacks", "--pid", "x"), USAGE, "--pid")

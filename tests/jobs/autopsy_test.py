@@ -37,12 +37,24 @@ class Autopsy(Case):
         job.wait_for_steps()  # it goes on
         return finding
 
+    def need_mpi(self):
+        if shutil.which("mpirun") is None or not (BUILD / "lab" / "bin" / "mpi-train").exists():
+            self.skipTest("OpenMPI is not installed")
+
+    def need_torch(self):
+        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("python3-torch is not installed")
+
     def test_nccl_an_absent_rank(self):
         job = NetworkJob(self, "nccl")
         finding = self.hangs(job, lambda: job.absent(1), "missing_collective", 1)
         self.assertEqual(finding["severity"], "waiting")  # it may still come
         verdict = self.look(job)
         self.assertEqual((verdict["state"], verdict["findings"]), ("progresses", []))
+
+    def test_nccl_a_stopped_rank(self):
+        job = NetworkJob(self, "nccl")
+        self.hangs(job, lambda: job.stopped(2), "process_stopped", 2)
 
     def test_nccl_a_network_that_is_cut(self):
         job = NetworkJob(self, "nccl")
@@ -51,21 +63,42 @@ class Autopsy(Case):
         # Which rank is cut off is known only if both its neighbours had data on the way at that moment.
         self.assertIn(finding["culprit"] and finding["culprit"]["rank"], (None, 1))
 
+    def test_mpi_an_absent_rank(self):
+        self.need_mpi()
+        job = NetworkJob(self, "mpi")
+        finding = self.hangs(job, lambda: job.absent(1), "missing_collective", 1)
+        self.assertEqual(finding["severity"], "waiting")
+
     def test_mpi_a_stopped_rank(self):
-        if shutil.which("mpirun") is None or not (BUILD / "lab" / "bin" / "mpi-train").exists():
-            self.skipTest("OpenMPI is not installed")
+        self.need_mpi()
         job = NetworkJob(self, "mpi")
         self.hangs(job, lambda: job.stopped(2), "process_stopped", 2)
 
     def test_mpi_a_rank_that_computes(self):
-        if shutil.which("mpirun") is None or not (BUILD / "lab" / "bin" / "mpi-train").exists():
-            self.skipTest("OpenMPI is not installed")
+        self.need_mpi()
         job = NetworkJob(self, "mpi")
         self.hangs(job, lambda: job.absent(1, "compute"), "missing_collective", 1)
 
+    def test_mpi_a_network_that_is_cut(self):
+        self.need_mpi()
+        job = NetworkJob(self, "mpi")
+        finding = self.hangs(job, lambda: job.cut(1), "partition", None)
+        self.assertIn(1, (finding["link"]["src_rank"], finding["link"]["dst_rank"]))
+        self.assertIsNone(finding["culprit"])  # it exchanged data with one other rank alone
+
     def test_torch_an_absent_rank(self):
-        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-            self.skipTest("python3-torch is not installed")
+        self.need_torch()
         job = NetworkJob(self, "torch", ranks=2)
         finding = self.hangs(job, lambda: job.absent(1), "missing_collective", 1)
         self.assert_says("where an absent rank is", finding["summary"])
+
+    def test_torch_a_stopped_rank(self):
+        self.need_torch()
+        job = NetworkJob(self, "torch", ranks=2)
+        self.hangs(job, lambda: job.stopped(1), "process_stopped", 1)
+
+    def test_torch_a_network_that_is_cut(self):
+        self.need_torch()
+        job = NetworkJob(self, "torch")
+        finding = self.hangs(job, lambda: job.cut(1), "partition", 1)
+        self.assertIn(1, (finding["link"]["src_rank"], finding["link"]["dst_rank"]))

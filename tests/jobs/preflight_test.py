@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`stalltrace preflight` on virtual nodes: the healthy ones pass and are alike; a lower MTU and a wrong interface are named."""
+"""`stalltrace preflight` on virtual nodes: the healthy ones pass and are alike; a lower MTU, a wrong interface, a slow way and a late rank
+are named. And under mpirun and torchrun."""
 
+import functools
 import json
 import operator
 import os
@@ -9,14 +11,39 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+import threading
 import urllib.request
 
 import recordings
-from job import Tracer, wait_until
+from job import OPENMPI, Tracer, wait_until
+from processes import free_port
 from servers import Served
-from stalltrace import BUILD, PROGRAM, Case, run
+from stalltrace import BUILD, PROGRAM, ROOT, Case, run
 
 NODES = 3
+PYTHON = "/usr/bin/python3"  # Debian's, which has torch
+TORCHRUN = ROOT / "tests" / "field" / "jobs" / "torchrun.py"
+# In a node, what it sends to the node with this address takes 3 ms longer. Not every kernel has netem.
+SLOW_WAY = """
+import collections, fcntl, os, pathlib, select, socket, struct, subprocess, sys, time
+
+address, ready = sys.argv[1:]
+way = os.open("/dev/net/tun", os.O_RDWR)
+fcntl.ioctl(way, 0x400454ca, struct.pack("16sH22x", b"slow", 0x1001))  # TUNSETIFF, IFF_TUN | IFF_NO_PI
+pathlib.Path("/proc/sys/net/ipv4/conf/eth0/rp_filter").write_text("2")  # answers do not take this way
+for words in ("link set slow addrgenmode none", "link set slow up", f"route add {address} dev slow"):
+    subprocess.run(["ip", *words.split()], check=True)
+out = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+out.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+open(ready, "w").close()
+held = collections.deque()
+while True:
+    if select.select([way], [], [], max(0, held[0][0] - time.monotonic()) if held else None)[0]:
+        held.append((time.monotonic() + 0.003, os.read(way, 65536)))
+    while held and held[0][0] <= time.monotonic():
+        out.sendto(held.popleft()[1], (address, 0))
+"""
 
 
 class Preflight(Case):
@@ -55,12 +82,17 @@ class Preflight(Case):
         subprocess.run(["ip", "-n", "stalltrace-node2", "link", "set", "eth0", "down"], check=True)
         self.assertIn(("lo", "failed"), self.interface(self.check(2)))
 
+    def start(self, rank, *words, node=None, ranks=NODES, prefix=(), stdout=subprocess.PIPE, **settings):
+        """A rank of a launch, on the node of its number."""
+        node = f"node{rank if node is None else node}"
+        variables = {"RANK": rank, "WORLD_SIZE": ranks, "MASTER_ADDR": "10.77.0.1", "STALLTRACE_NODE": node, **settings}
+        return subprocess.Popen(["ip", "netns", "exec", f"stalltrace-{node}", *prefix, "env",
+                                 *(f"{name}={value}" for name, value in variables.items()), PROGRAM, "preflight", "--network", "--json",
+                                 *words], stdout=stdout, stderr=subprocess.PIPE, text=True)
+
     def launch(self, *words, test_time="300ms"):
         """Plays a launch with a rank on each node. Rank 0's exit code, and its report."""
-        ranks = [subprocess.Popen(["ip", "netns", "exec", f"stalltrace-node{rank}", "env", f"RANK={rank}", f"WORLD_SIZE={NODES}",
-                                   "MASTER_ADDR=10.77.0.1", f"STALLTRACE_NODE=node{rank}", PROGRAM, "preflight", "--network",
-                                   "--json", "--test-time", test_time, *words],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(NODES)]
+        ranks = [self.start(rank, "--test-time", test_time, *words) for rank in range(NODES)]
         outputs = [rank.communicate(timeout=60) for rank in ranks]
         self.assertTrue(outputs[0][0], outputs[0][1])
         return ranks[0].returncode, json.loads(outputs[0][0])
@@ -102,6 +134,72 @@ class Preflight(Case):
         self.done(run("lab", "fault", "packet_loss:rank=2,percent=2"))
         code, found = self.launch_checks("--rounds", "1", test_time="2s")  # of nodes 1 and 2; the verdict needs 20 losses
         self.assertTrue([one for one in found if one[0] == "retransmits" and one[2] == "failed" and "node2" in one[1]], found)
+
+    def slow_way(self, node, other):
+        """What `node` sends to the other one comes late, until the test ends."""
+        script, ready = self.folder / "slow_way.py", self.folder / "slow_way.ready"
+        script.write_text(SLOW_WAY)
+        process = subprocess.Popen(["ip", "netns", "exec", f"stalltrace-node{node}", sys.executable, script, f"10.77.0.{other + 1}", ready])
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        wait_until(lambda: ready.exists() or process.poll() is not None, "the slow way")
+        self.assertIsNone(process.poll())
+
+    def named(self, node, wrong=None):
+        """For start(): the host name and the hosts file of a node. There the name of the node `wrong` stands for its own loopback."""
+        hosts = self.folder / f"hosts{node}"
+        hosts.write_text("".join(f"{'127.0.1.1' if one == wrong else f'10.77.0.{one + 1}'} node{one}\n" for one in range(NODES)))
+        return ["unshare", "--uts", "--mount", "sh", "-c", 'hostname "$0" && mount --bind "$1" /etc/hosts && shift && exec "$@"',
+                f"node{node}", hosts]
+
+    def busy_cpu(self, cpu, rank):
+        """From now on another program has the CPU, and the rank gets what that leaves. Returns what ends it."""
+        os.sched_setaffinity(rank.pid, {cpu})
+        os.setpriority(os.PRIO_PROCESS, rank.pid, 19)
+        other = subprocess.Popen(["nice", "-n", "-20", "taskset", "-c", str(cpu), "sh", "-c", "while :; do :; done"])
+        self.addCleanup(other.wait)
+        self.addCleanup(other.kill)
+        return other.kill
+
+    def test_a_late_rank_a_slow_way_a_wrong_name_and_a_wrong_variable(self):
+        if not os.path.exists("/dev/net/tun"):
+            self.skipTest("the kernel has no TUN")
+        *cpus, busy = sorted(os.sched_getaffinity(0))
+        cpus = ["taskset", "-c", ",".join(map(str, cpus or [busy]))]  # of all but the late rank
+        self.slow_way(1, 2)
+        report = self.folder / "report.json"
+        with open(report, "wb") as out:
+            start = functools.partial(self.start, ranks=NODES + 1, stdout=out)
+            words = ["--test-time", "100ms"]
+            ranks = [start(0, *words, prefix=[*cpus, *self.named(0)]),
+                     start(1, *words, prefix=[*cpus, *self.named(1, wrong=2)]),
+                     start(2, *words, prefix=[*cpus, *self.named(2)], NCCL_SOCKET_IFNAME="ens"),
+                     # A second rank of its node takes part in nothing but the barrier.
+                     start(3, *words, node=2, prefix=self.named(2), NCCL_SOCKET_IFNAME="ens")]
+        for rank in ranks:
+            self.addCleanup(rank.wait)
+            self.addCleanup(rank.kill)
+        limit = threading.Timer(60, ranks[0].kill)
+        self.addCleanup(limit.cancel)
+        limit.start()
+        lines, lift = [], None
+        for line in ranks[0].stderr:  # what rank 0 is about to do
+            lines.append(line)
+            if "4 ranks" in line:
+                lift = self.busy_cpu(busy, ranks[3])
+            elif lift and "all at once" in line:
+                lift()
+        for rank in ranks[1:]:
+            rank.communicate(timeout=60)
+        self.assertEqual([rank.wait(10) for rank in ranks], [4] * len(ranks), "".join(lines))
+        checks = json.loads(report.read_text())["checks"]
+        found = {(check["check"], check["subject"], check["outcome"]) for check in checks}
+        self.assertEqual({one for one in found if one[0] in ("name", "interface", "latency", "barrier") and one[2] != "ok"},
+                         {("name", "node1", "failed"), ("interface", "node2", "failed"), ("latency", "node1 -> node2", "warning"),
+                          ("latency", "node2 -> node1", "warning"), ("barrier", "rank 3 on node2", "failed")}, checks)
+        self.assertIn(("differs", "setting NCCL_SOCKET_IFNAME", "warning"), found)
+        name, = [check["detail"] for check in checks if check["check"] == "name"]
+        self.assertIn("node2 is 127.0.1.1", name)
 
     def test_collectives_of_the_jobs_library(self):
         words = ["--collectives", "--library", BUILD / "lab/lib/libnccl.so.2", "--max-size", "1m"]
@@ -152,6 +250,34 @@ class Preflight(Case):
         self.assertEqual(code, 4)
         self.assertIn(("path_mtu", "all 2 links to node2", "failed"),
                       {(check["check"], check["subject"], check["outcome"]) for check in report["checks"]})
+
+
+class Launchers(Case):
+    """Two ranks on this host, as launchers start them: no pair is tested."""
+
+    def report(self, *launcher):
+        """What rank 0 prints."""
+        words = [*launcher, PROGRAM, "preflight", "--network", "--json", "--port", free_port(), "--test-time", "100ms"]
+        environment = {**os.environ, "NCCL_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+        result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, timeout=60, env=environment)
+        self.assertIn("{", result.stdout, result.stderr)
+        report, _ = json.JSONDecoder().raw_decode(result.stdout, result.stdout.index("{"))
+        self.assertEqual(result.stdout.count('"barrier_rounds"'), 2, result.stdout)  # one report alone
+        self.assertEqual([rank["rank"] for rank in report["ranks"]], [0, 1])
+        for rank in report["ranks"]:
+            self.assertIn(rank["barrier_rounds"], range(1, 201))
+        self.assertEqual(len(report["nodes"]), 1)
+        self.assertEqual(report["failed"], result.returncode != 0, result.stderr)  # what fails is a check of this host
+        self.assert_says("preflight_announces", result.stderr)
+
+    def test_mpirun(self):
+        self.need_program("mpirun.openmpi")
+        self.report(*OPENMPI, "-n", 2, "-x", "MASTER_ADDR=127.0.0.1")
+
+    def test_torchrun(self):
+        if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+            self.skipTest("python3-torch is not installed")
+        self.report(PYTHON, TORCHRUN, "--no_python", "--nproc_per_node", 2, "--master_port", free_port())
 
 
 class BesideATrace(Case):
