@@ -11,7 +11,7 @@
 namespace stalltrace::analysis {
 
 /// What healthy set-ups, and pauses that a log shows, take now and then. Of two reports of NCCL's RAS, that far apart,
-/// a rank that launched nothing in between stands still: somebody asked because the job seemed to hang.
+/// a rank that launched nothing in between stands still: such reports are asked for where a job seems to hang.
 inline constexpr int64_t kLongWaitNs = 30 * kNsPerSecond;
 /// An absent rank that is alive may still come, and nothing proves a hang, until the others have waited for this long
 /// (a first checkpoint to a file server and the start of a data loader take more than a minute) ...

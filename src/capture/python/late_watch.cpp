@@ -56,7 +56,7 @@ bool LateWatch::is_often_late(pid_t pid) const {
   return pauses != pauses_.end() && pauses->second.count >= kOften;
 }
 
-/// A rank that lags behind goes on launching: until nobody waits for it, that is one lateness.
+/// A rank that lags behind goes on launching: until no rank waits for it, that is one lateness.
 void LateWatch::note_late(const CallStanding& standing, int64_t now_ns) {
   Pauses& pauses = pauses_[standing.pid];
   if (!pauses.lasts) {

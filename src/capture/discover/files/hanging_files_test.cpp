@@ -74,7 +74,7 @@ class UsersMount {
   [[nodiscard]] bool works() const { return mapping_.inode != 0; }
   [[nodiscard]] const MappedFile& mapping() const { return mapping_; }
   void fall_silent() { silent_ = true; }
-  /// Answers what is asked before a file is closed so many times more, and never again.
+  /// Answers what is asked before a file is closed this many times more, and never again.
   void withhold_flushes_after(int flushes) {
     flushes_ = flushes;
     withholds_flushes_ = true;

@@ -168,7 +168,7 @@ LibraryReader::Answer LibraryReader::give_up(Outcome why) {
 }
 
 /// Has the opener give its file to the parser, over a socket of which nothing stays here: a file that is under way is
-/// closed by whoever has the socket's last descriptor.
+/// closed by the process that has the socket's last descriptor.
 bool LibraryReader::ask_to_hand_over() {
   std::array<int, 2> pair{};
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair.data()) != 0) {
