@@ -81,7 +81,8 @@ class Stacks(Case):
         self.need_program("py-spy")
         pid = self.start_rank(0)
         process, = json.loads(self.done(run("stacks", "--json", "--pid", pid)))["processes"]
-        ours = {thread["tid"]: [(frame["function"].rpartition(".")[2], frame["file"], frame["line"]) for frame in thread["python"]["frames"]]
+        ours = {thread["tid"]:
+                [(frame["function"].rpartition(".")[2], frame["file"], frame["line"]) for frame in thread["python"]["frames"]]
                 for thread in process["threads"] if thread["python"]}
         dump = subprocess.run(["py-spy", "dump", "--json", "--pid", str(pid)], capture_output=True, check=True, timeout=30).stdout
         theirs = {thread["os_thread_id"]:
