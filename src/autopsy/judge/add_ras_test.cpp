@@ -50,7 +50,7 @@ TEST(AddRas, ARankThatIsBehindIsNamedWhereAllAreInACall) {
   EXPECT_EQ(finding.culprit->node, "host7");
   EXPECT_EQ(finding.culprit->pid, 4002);
   EXPECT_EQ(finding.stall_ms, 42'000);
-  EXPECT_EQ(finding.severity, Severity::kCritical);
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
 }
 
 TEST(AddRas, ItIsEvidenceOnARankThatIsBlamed) {

@@ -50,9 +50,24 @@ TEST(Judge, ARankThatIsElsewhereWhileTheOthersWait) {
   EXPECT_EQ(finding.cause, Cause::kMissingCollective);
   EXPECT_EQ(finding.culprit->rank, 2);
   EXPECT_EQ(finding.culprit->pid, 4002);
-  EXPECT_EQ(finding.severity, Severity::kCritical);  // silent for longer than a wait may be
+  EXPECT_EQ(finding.severity, Severity::kWaiting);
   EXPECT_EQ(finding.stall_ms, 42'000);
   golden::expect_text(text_of(verdict));
+}
+
+TEST(Judge, ARankThatIsElsewhereForLongerThanAWaitMayLastHangs) {
+  JobSnapshots job(4);
+  job.leaves(2);
+  for (Snapshot& snapshot : job.snapshots()) {
+    for (RankState& rank : snapshot.ranks) {
+      for (TcpSocket& socket : rank.sockets) {
+        socket.silent_ms = 142'000;
+      }
+    }
+  }
+  const JobVerdict verdict = job.verdict();
+  ASSERT_EQ(verdict.findings.size(), 1);
+  EXPECT_EQ(verdict.findings[0].severity, Severity::kCritical);
 }
 
 TEST(Judge, ARankThatMakesCallsBetweenTheLooksIsNotMissing) {
