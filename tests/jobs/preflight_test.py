@@ -19,7 +19,7 @@ import recordings
 from job import OPENMPI, Tracer, wait_until
 from processes import free_port
 from servers import Served
-from stalltrace import BUILD, PROGRAM, ROOT, Case, run
+from stalltrace import BUILD, PROGRAM, ROOT, Case, run, sentence
 
 NODES = 3
 PYTHON = "/usr/bin/python3"  # Debian's, which has torch
@@ -193,7 +193,7 @@ class Preflight(Case):
             elif "barrier" in line:
                 lift = self.busy_cpu(busy, ranks[3])
                 ranks[3].send_signal(signal.SIGCONT)
-            elif lift and "all at once" in line:
+            elif lift and re.search(sentence("all send at once"), line):
                 lift()
         for rank in ranks[1:]:
             rank.communicate(timeout=60)
