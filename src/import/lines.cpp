@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "import/lines.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -122,6 +123,20 @@ std::string_view without_escapes(std::string_view line, std::string& scratch) {
     }
   }
   return scratch;
+}
+
+int64_t take_lines(LineReader& lines, const std::string& path, const std::function<void(const std::string&)>& note,
+                   const std::function<void(const Line& line, std::string_view text)>& take) {
+  std::string scratch;
+  int64_t number = 0;
+  while (const auto line = lines.next()) {
+    number = line->number;
+    take(*line, without_escapes(line->text, scratch));
+  }
+  if (lines.failed()) {
+    note(fmt::format("{}: could not be read beyond line {}", path, number));
+  }
+  return number;
 }
 
 }  // namespace stalltrace::import

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -53,5 +54,10 @@ class LineReader {
 
 /// Removes ANSI colours and other escape sequences; `scratch` keeps the result if there were any.
 std::string_view without_escapes(std::string_view line, std::string& scratch);
+
+/// Hands each line on, with its text without escape sequences. `note`: gets a sentence where the file, at `path`, could
+/// not be read to its end. Returns the number of the last line.
+int64_t take_lines(LineReader& lines, const std::string& path, const std::function<void(const std::string&)>& note,
+                   const std::function<void(const Line& line, std::string_view text)>& take);
 
 }  // namespace stalltrace::import

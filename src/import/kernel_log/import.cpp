@@ -37,15 +37,8 @@ class Import {
     kept_.clear();
     last_host_.clear();
     last_uptime_ns_.reset();
-    std::string scratch;
-    int64_t number = 0;
-    while (const auto line = lines.next()) {
-      number = line->number;
-      take(path, *line, without_escapes(line->text, scratch));
-    }
-    if (lines.failed()) {
-      note_(fmt::format("{}: could not be read beyond line {}", path, number));
-    }
+    const int64_t number =
+        take_lines(lines, path, note_, [&](const Line& line, std::string_view text) { take(path, line, text); });
     nodes_.of(path, last_host_);  // a log without a message is evidence as well
     deliver(path, number);
     ++summary_.files;

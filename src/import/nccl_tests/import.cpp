@@ -49,15 +49,7 @@ class Import {
       finish();
       return {};
     }
-    std::string scratch;
-    int64_t number = 0;
-    while (const auto line = lines.next()) {
-      number = line->number;
-      take(*line, without_escapes(line->text, scratch));
-    }
-    if (lines.failed()) {
-      note_(fmt::format("{}: could not be read beyond line {}", path, number));
-    }
+    take_lines(lines, path, note_, [&](const Line& line, std::string_view text) { take(line, text); });
     finish();
     return {};
   }

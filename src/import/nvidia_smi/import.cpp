@@ -27,15 +27,7 @@ class Import {
   Status read(const std::string& path) {
     ST_ASSIGN(LineReader lines, LineReader::open(path));
     GpuReportReader reader;
-    std::string scratch;
-    int64_t number = 0;
-    while (const auto line = lines.next()) {
-      number = line->number;
-      reader.take(without_escapes(line->text, scratch), number);
-    }
-    if (lines.failed()) {
-      note_(fmt::format("{}: could not be read beyond line {}", path, number));
-    }
+    take_lines(lines, path, note_, [&](const Line& line, std::string_view text) { reader.take(text, line.number); });
     const std::vector<GpuReport> reports = reader.finish();
     if (std::ranges::all_of(reports, [](const GpuReport& one) { return one.gpus.empty(); })) {
       return fail(fmt::format("{}: nvidia-smi shows no GPU", path), {}, ErrorKind::kCorrupt);
