@@ -12,6 +12,8 @@ namespace {
 constexpr FaultKind kKinds[] = {
     FaultKind::kLateRank,          FaultKind::kSlowDevice,           FaultKind::kDeadRank, FaultKind::kProcessStopped,
     FaultKind::kMissingCollective, FaultKind::kMismatchedCollective, FaultKind::kSlowLink, FaultKind::kPacketLoss};
+constexpr FaultKind kOfFabric[] = {FaultKind::kFabricErrors, FaultKind::kCongestion};
+constexpr double kShareOfFabric = 0.2;
 
 int one_of(Random& random, std::initializer_list<int> values) {
   return *(values.begin() + random.below(static_cast<int64_t>(values.size())));
@@ -53,6 +55,7 @@ void draw_recording(Random& random, const DrawLimits& limits, JobOptions& option
   options.tcp = random.chance(0.6);
   options.waits = random.chance(0.8);
   options.spins = random.chance(0.6);
+  options.ports = random.chance(0.3);
 }
 
 }  // namespace
@@ -73,6 +76,10 @@ JobOptions draw_faulty(uint64_t seed, std::optional<FaultKind> kind, const DrawL
   JobOptions options = draw_healthy(seed, limits, shape);
   Random random(seed, 0xf0);
   Fault fault{.kind = kind ? *kind : kKinds[random.below(std::size(kKinds))]};
+  Random fabric(seed, 0xfa);  // of its own: the other draws of a seed are as they were
+  if (!kind && fabric.chance(kShareOfFabric)) {
+    fault.kind = kOfFabric[fabric.below(std::size(kOfFabric))];
+  }
   options.cut_share = 0;
   fault.rank = static_cast<int>(random.below(options.ranks()));
   // Once a restarted job has settled again.
@@ -91,6 +98,13 @@ JobOptions draw_faulty(uint64_t seed, std::optional<FaultKind> kind, const DrawL
       break;
     case FaultKind::kMissingCollective:
       fault.computes = random.chance(0.5);
+      fault.crosses = has_crossing_groups(options) && random.chance(0.5);
+      break;
+    case FaultKind::kFabricErrors:
+    case FaultKind::kCongestion:
+      fault.factor = random.between(3, 8);
+      options.tcp = false;
+      options.ports = true;
       break;
     case FaultKind::kSlowLink:
     case FaultKind::kPacketLoss:

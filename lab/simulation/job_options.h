@@ -35,8 +35,10 @@ enum class FaultKind : uint8_t {
   kProcessStopped,
   kMissingCollective,
   kMismatchedCollective,
-  kSlowLink,    // of a node: what leaves its network interface
-  kPacketLoss,  // of a node: what leaves its network interface
+  kSlowLink,      // of a node: what leaves its network interface
+  kPacketLoss,    // of a node: what leaves its network interface
+  kFabricErrors,  // of a node: its InfiniBand port, whose link repeats what it damages
+  kCongestion,    // of the fabric: all that passes it
 };
 
 struct Fault {
@@ -45,9 +47,10 @@ struct Fault {
   int rank = 0;             // of a node: any of its ranks
   double ms = 80;           // kLateRank: each time; kSlowDevice: in a step; kProcessStopped: 0: for ever
   int every = 1;            // kLateRank, kSlowDevice: in the last of this many steps, again and again
-  double factor = 4;        // kSlowLink: how much longer transfers take
+  double factor = 4;        // kSlowLink, kFabricErrors, kCongestion: how much longer transfers take
   double per_step = 0.5;    // kPacketLoss: timeouts of the node in a step
-  bool computes = true;     // kLateRank: false: it sleeps
+  bool computes = true;     // kLateRank, kMissingCollective: false: it sleeps
+  bool crosses = false;     // kMissingCollective: it goes on, and calls two communicators in the other order
   int from = 0;             // its first step
   int to = 1'000'000'000;   // the step after its last one
   std::optional<int> unit;  // kLateRank: before this unit's backward pass; none: before the step, as for its data
@@ -96,6 +99,7 @@ struct JobOptions {
   bool waits = true;                 // the scheduler's waits are recorded
   bool spins = true;                 // a CPU that waits for its device spins, as CUDA's default is
   bool network_events = true;        // needless retransmissions and hiccups
+  bool ports = false;                // counters of InfiniBand ports are recorded
   bool all_evidence = false;         // all tables that an agent fills, which make some twice as many rows
   int channels = 2;                  // of a communicator between two nodes: what all_evidence has of transfers
   std::vector<Fault> faults;

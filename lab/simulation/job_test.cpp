@@ -182,6 +182,17 @@ TEST(SimulatedJob, HangsWhereARankIsGone) {
   }
 }
 
+TEST(SimulatedJob, HangsWhereARankCrossesTwoCommunicators) {
+  JobOptions options = small("tp-pp-dp");
+  options.faults = {parse_fault("missing_collective:rank=5,how=order", options).value()};
+  const Job job(options);
+  EXPECT_TRUE(job.history().hung);
+  ASSERT_EQ(job.history().effects.size(), 1U);
+  EXPECT_GE(ranks_with_open_calls(calls_of(options)).size(), 7U);
+  EXPECT_FALSE(parse_fault("missing_collective:rank=5,how=order", small("ddp")).has_value());
+  EXPECT_FALSE(parse_fault("late_rank:rank=5,how=order", options).has_value());
+}
+
 TEST(SimulatedJob, LosesTheTimeOfItsFault) {
   JobOptions options = small("ddp");
   options.network_events = false;
@@ -196,9 +207,12 @@ TEST(SimulatedJob, LosesTheTimeOfItsFault) {
     with.faults = {parse_fault(fault, with).value()};
     EXPECT_NEAR(static_cast<double>(length_ns(with) - healthy_ns), 4 * 80e6, 0.2 * 4 * 80e6);
   }
-  JobOptions slow = options;
-  slow.faults = {parse_fault("slow_link:node=1,factor=20", slow).value()};
-  EXPECT_GT(length_ns(slow), healthy_ns + kNsPerSecond);
+  for (const char* fault : {"slow_link:node=1,factor=20", "fabric_errors:node=1,factor=20", "congestion:factor=20"}) {
+    SCOPED_TRACE(fault);
+    JobOptions slow = options;
+    slow.faults = {parse_fault(fault, slow).value()};
+    EXPECT_GT(length_ns(slow), healthy_ns + kNsPerSecond);
+  }
 }
 
 TEST(SimulatedJob, RefusesWhatItDoesNotHave) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "lab/simulation/shapes.h"
+
 namespace stalltrace::simulation {
 namespace {
 
@@ -139,7 +141,32 @@ bool Machine::begin_step(int index) {
   rank.program = program_of(options_, layout_, index, load_of(index, rank.step));
   rank.at = 0;
   rank.ends_ns.clear();
+  cross(index);
   return true;
+}
+
+/// The step's last collective, and the last one before it of another communicator on the same stream: each of the two
+/// kernels waits for ranks whose other one is in its way.
+void Machine::cross(int index) {
+  Rank& rank = at(index);
+  for (size_t i = 0; i < options_.faults.size(); ++i) {
+    const Fault& fault = options_.faults[i];
+    if (!fault.crosses || fault.rank != index || fault.from != rank.step) {
+      continue;
+    }
+    std::vector<Instruction>& program = rank.program;
+    const auto on_main_stream = [&](const Instruction& one) {
+      return one.kind == Instruction::Kind::kCollective &&
+             layout_.groups[static_cast<size_t>(one.group)].on_main_stream;
+    };
+    const auto last = std::find_if(program.rbegin(), program.rend(), on_main_stream);
+    const auto before = std::find_if(
+        last, program.rend(), [&](const Instruction& one) { return on_main_stream(one) && one.group != last->group; });
+    if (before != program.rend()) {
+      std::iter_swap(last, before);
+      add_effect(i, rank.cpu_ns, kNever);
+    }
+  }
 }
 
 void Machine::late(int index, std::optional<int> unit) {
@@ -175,7 +202,7 @@ bool Machine::fail_in_step(int index) {
       die(index, i);
       return false;
     }
-    if (fault.kind == FaultKind::kMissingCollective) {
+    if (fault.kind == FaultKind::kMissingCollective && !fault.crosses) {
       history(index).main.add(fault.computes ? WaitKind::kOnCpu : WaitKind::kBlocked, rank.cpu_ns, kNever);
       add_effect(i, rank.cpu_ns, kNever);
       return false;
@@ -433,7 +460,7 @@ void Machine::synchronise(int index) {
   for (size_t i = 0; i < options_.faults.size(); ++i) {
     const Fault& fault = options_.faults[i];
     const bool steady = fault.kind == FaultKind::kSlowDevice || fault.kind == FaultKind::kSlowLink ||
-                        fault.kind == FaultKind::kPacketLoss;
+                        fault.kind == FaultKind::kPacketLoss || is_of_fabric(fault.kind);
     if (steady && fault.rank == index && in_effect(fault, rank.step)) {
       add_effect(i, from_ns, rank.cpu_ns);
     }

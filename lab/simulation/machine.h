@@ -81,6 +81,7 @@ class Machine {
   bool give_up_waiting();
   void late(int rank, std::optional<int> unit);
   bool fail_in_step(int rank);
+  void cross(int rank);
   void die(int rank, size_t fault);
   [[nodiscard]] bool in_effect(const Fault& fault, int step) const;
   void add_effect(size_t fault, int64_t from_ns, int64_t to_ns);

@@ -77,14 +77,18 @@ int64_t Network::transfer(int group, const std::vector<Edge>& edges, int64_t byt
   const int64_t lost_from_ns = begin_ns + usual_ns / 2;
   for (const Fault& fault : options_.faults) {
     const int node = node_of(fault.rank);
-    const auto leaves = [&](const Edge& edge) { return node_of(edge.src) == node; };
+    const auto leaves = [&](const Edge& edge) {
+      return fault.kind == FaultKind::kCongestion || node_of(edge.src) == node;
+    };
     const auto edge = std::ranges::find_if(edges, leaves);
     if (edge == edges.end() || step < fault.from || step >= fault.to) {
       continue;
     }
-    if (fault.kind == FaultKind::kSlowLink) {
+    if (fault.kind == FaultKind::kSlowLink || fault.kind == FaultKind::kFabricErrors) {
       factor = fault.factor;
       slow_node = node;
+    } else if (fault.kind == FaultKind::kCongestion) {
+      factor = 1 + (fault.factor - 1) * random_.between(0.5, 1.5);
     } else if (fault.kind == FaultKind::kPacketLoss && random_.chance(fault.per_step / options_.units)) {
       lost_ns += lose(*edge, group, lost_from_ns, attempt) - lost_from_ns;
       lossy = &*edge;

@@ -103,7 +103,9 @@ const std::vector<FaultRow>& rows() {
       {FaultKind::kMissingCollective,
        "missing_collective",
        {Key::kRank, Key::kHow},
-       "a rank does not go on in the step `from`; how=computing or how=blocked"},
+       "a rank does not go on in the step `from`; how=computing or how=blocked; how=order: it calls two communicators "
+       "in "
+       "the other order (tp-pp-dp)"},
       {FaultKind::kMismatchedCollective,
        "mismatched_collective",
        {Key::kRank},
@@ -116,6 +118,14 @@ const std::vector<FaultRow>& rows() {
        "packet_loss",
        {Key::kNode, Key::kPerStep},
        "packets that leave a node are lost `per_step` times a step"},
+      {FaultKind::kFabricErrors,
+       "fabric_errors",
+       {Key::kNode, Key::kFactor},
+       "the InfiniBand port of a node counts errors, and what leaves it takes `factor` times as long"},
+      {FaultKind::kCongestion,
+       "congestion",
+       {Key::kFactor},
+       "all that passes between nodes takes some `factor` times as long, and their ports wait for credit"},
   };
   return kRows;
 }
@@ -251,18 +261,32 @@ Result<Fault> parse_fault(std::string_view text, const JobOptions& options) {
                     "it has " + key_list(*row));
     }
     const std::optional<double> number = number_of(value);
-    const bool how = key->key == Key::kHow && (value == "computing" || value == "blocked");
-    fault.computes = how ? value == "computing" : fault.computes;
+    const bool order = value == "order" && row->kind == FaultKind::kMissingCollective;
+    const bool how = key->key == Key::kHow && (value == "computing" || value == "blocked" || order);
+    fault.computes = how ? value != "blocked" : fault.computes;
+    fault.crosses = how ? order : fault.crosses;
     if (!how && (!number || !assign(key->key, *number, options, fault))) {
       return refuse(fmt::format("fault '{}': {} is out of its range", text, part), "it has " + key_list(*row));
     }
   }
+  if (fault.crosses && !has_crossing_groups(options)) {
+    return refuse(fmt::format("fault '{}': no rank calls two communicators one after the other", text),
+                  "give --parallel with tp=2 or more");
+  }
   return fault;
 }
 
+bool has_crossing_groups(const JobOptions& options) {
+  return options.program == Program::kMesh && options.tensor > 1 && options.ranks() > options.tensor;
+}
+
+bool is_of_fabric(FaultKind kind) { return kind == FaultKind::kFabricErrors || kind == FaultKind::kCongestion; }
+
 std::string_view cause_of(FaultKind kind) { return std::ranges::find(rows(), kind, &FaultRow::kind)->cause; }
 
-bool is_of_node(FaultKind kind) { return kind == FaultKind::kSlowLink || kind == FaultKind::kPacketLoss; }
+bool is_of_node(FaultKind kind) {
+  return kind == FaultKind::kSlowLink || kind == FaultKind::kPacketLoss || kind == FaultKind::kFabricErrors;
+}
 
 std::string shape_help() {
   std::string help;

@@ -31,6 +31,10 @@ Result<Fault> parse_fault(std::string_view text, const JobOptions& options);
 std::string_view cause_of(FaultKind kind);
 /// True where a node's network interface is to blame and not one rank.
 bool is_of_node(FaultKind kind);
+/// True where the ports of an InfiniBand fabric count it.
+bool is_of_fabric(FaultKind kind);
+/// True where ranks call two communicators one after the other that could be crossed.
+bool has_crossing_groups(const JobOptions& options);
 /// One line for each shape, and for each fault with its keys: for the help page.
 std::string shape_help();
 std::string fault_help();

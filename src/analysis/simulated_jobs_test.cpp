@@ -95,6 +95,47 @@ TEST(SimulatedJobs, ADeviceThatNeedsLongerInEachStepIsASlowDevice) {
   expect_golden_text("slow_device", finding);
 }
 
+/// A job on four nodes with InfiniBand, whose ports are recorded.
+simulation::JobOptions fabric_job(const simulation::Fault& fault) {
+  simulation::JobOptions options{
+      .nodes = 4, .ranks_per_node = 2, .steps = 60, .plugin = true, .tcp = false, .ports = true};
+  options.faults = {fault};
+  return options;
+}
+
+TEST(SimulatedJobs, APortThatCountsErrorsIsNamed) {
+  const Report report =
+      report_of_simulated(fabric_job({.kind = FaultKind::kFabricErrors, .rank = 2, .factor = 30, .from = 30}));
+  ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kFabricErrors);
+  EXPECT_EQ(report.findings[0].culprit.value().node, simulation::Job::node_name(1));
+}
+
+TEST(SimulatedJobs, NoNodeIsToBlameForAFullFabric) {
+  const Report report = report_of_simulated(fabric_job({.kind = FaultKind::kCongestion, .factor = 30, .from = 30}));
+  ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+  EXPECT_EQ(report.findings[0].cause, Cause::kCongestion);
+  EXPECT_FALSE(report.findings[0].culprit.has_value());
+}
+
+/// Both calls are made, and their kernels wait for each other's ranks. Where one synchronisation ends all calls of a
+/// step, none of them has ended, and which two are in each other's way is not seen.
+TEST(SimulatedJobs, ARankThatCrossesTwoCommunicatorsIsNamed) {
+  for (const bool plugin : {true, false}) {
+    simulation::JobOptions options{.nodes = 2, .ranks_per_node = 4, .steps = 30, .plugin = plugin, .tcp = false};
+    ASSERT_TRUE(simulation::apply_parallel("tp=2,pp=1,dp=4", options).has_value());
+    options.faults = {{.kind = FaultKind::kMissingCollective, .rank = 5, .crosses = true, .from = 20}};
+    const Report report = report_of_simulated(options);
+    ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+    if (plugin) {
+      small_job::expect_culprit(report.findings[0], Cause::kMissingCollective, 5);
+    } else {
+      EXPECT_EQ(report.findings[0].cause, Cause::kUnknown);
+      EXPECT_FALSE(report.findings[0].culprit.has_value());
+    }
+  }
+}
+
 TEST(SimulatedJobs, ADeviceThatIsFarBehindOnceIsASlowDevice) {
   simulation::JobOptions options{.nodes = 1, .ranks_per_node = 8, .steps = 40, .plugin = true};
   options.faults = {{.kind = FaultKind::kSlowDevice, .rank = 1, .ms = 150'000, .from = 10, .to = 11}};

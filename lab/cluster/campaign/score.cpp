@@ -183,6 +183,9 @@ bool is_of_that_location(const ReportedFault& reported, const TrueFault& fault) 
     return reported.link && has(fault.src_ranks, reported.link->src_rank) &&
            has(fault.dst_ranks, reported.link->dst_rank) && !reported.culprit && reported.node.empty();
   }
+  if (fault.rank == kNoRank) {
+    return !reported.accuses;
+  }
   if (!is_of_node(fault)) {
     return reported.culprit == fault.rank;
   }

@@ -28,7 +28,7 @@ FaultTruth fault_of(const simulation::Job& job, size_t index) {
     truth.spec.values["direction"] = "egress";
     truth.node = simulation::Job::node_name(fault.rank / job.options().ranks_per_node);
   }
-  truth.rank = fault.rank;
+  truth.rank = fault.kind == simulation::FaultKind::kCongestion ? -1 : fault.rank;
   for (const simulation::Effect& effect : job.history().effects) {
     if (effect.fault == index) {
       truth.intervals.push_back({effect.from_ns, effect.to_ns});

@@ -76,6 +76,9 @@ void Recorder::write(EventSink& sink) const {
   if (options_.waits) {
     write_waits(sink);
   }
+  if (options_.all_evidence || options_.ports) {
+    write_port_counters(sink);
+  }
   if (!options_.all_evidence) {
     return;
   }
@@ -86,7 +89,6 @@ void Recorder::write(EventSink& sink) const {
     write_transfers(ids, sink);
   }
   write_host_samples(sink);
-  write_port_counters(sink);
   write_stacks(sink);
 }
 

@@ -94,6 +94,7 @@ class Recorder {
   void deliver_steps(std::map<int32_t, StepRows>& rows, EventSink& sink) const;
   [[nodiscard]] std::vector<int64_t> host_samples_ns() const;
   void write_host_samples(EventSink& sink) const;
+  [[nodiscard]] double seconds_of_fault(size_t fault, int64_t from_ns, int64_t to_ns) const;
   void write_port_counters(EventSink& sink) const;
   void write_stacks(EventSink& sink) const;
   void add_sample(int attempt, const Sample& sample, std::set<std::string>& frames,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the agent counts on its host, and at its InfiniBand port. Part of Recorder. No fault of the simulation is one of
-// a host: its counters are those of a healthy one, and a packet that is lost was lost between hosts.
+// a host: its counters are those of a healthy one, and a packet that is lost was lost between hosts. Faults of the
+// fabric are counted by ports.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,7 +22,9 @@ constexpr int kCpusOfRank = 8;
 constexpr const char* kJobCgroup = "/system.slice/slurmstepd.scope/job_1";
 constexpr int kCgroupLevels = 3;
 constexpr const char* kPort = "mlx5_0";
-constexpr int64_t kBytesOfWord = 4;  // port_xmit_data counts words
+constexpr int64_t kBytesOfWord = 4;              // port_xmit_data counts words
+constexpr double kErrorsPerSecond = 400;         // of a link that is about to fail
+constexpr double kCreditWaitsPerSecond = 100e6;  // ticks of a nanosecond, of a fabric that is full
 
 /// Other drivers' counters, and those that only RoCE has.
 bool infiniband_has(std::string_view counter) {
@@ -166,6 +169,20 @@ void Recorder::write_host_samples(EventSink& sink) const {
   deliver_counted(rows, sink);
 }
 
+/// How long the fault lasted within that time: from its first effect to its last one, which are a step apart.
+double Recorder::seconds_of_fault(size_t fault, int64_t from_ns, int64_t to_ns) const {
+  int64_t first_ns = kNever;
+  int64_t last_ns = 0;
+  for (const Effect& effect : history_.effects) {
+    if (effect.fault == fault) {
+      first_ns = std::min(first_ns, effect.from_ns);
+      last_ns = std::max(last_ns, effect.to_ns);
+    }
+  }
+  const int64_t shared_ns = std::min(to_ns, last_ns) - std::max(from_ns, first_ns);
+  return static_cast<double>(std::max<int64_t>(0, shared_ns)) / static_cast<double>(kNsPerSecond);
+}
+
 /// The node's port carries all that its ranks exchange with other nodes, also what is TCP (IP over InfiniBand).
 void Recorder::write_port_counters(EventSink& sink) const {
   Random random(options_.seed, 0x50'0000 + static_cast<uint64_t>(node_));
@@ -202,6 +219,16 @@ void Recorder::write_port_counters(EventSink& sink) const {
     values["port_rcv_data"] += std::floor(received[i] / kBytesOfWord);
     if (sent[i] > 0) {
       values["port_xmit_wait"] += static_cast<double>(random.below(20'000));
+    }
+    for (size_t fault = 0; fault < options_.faults.size(); ++fault) {
+      const double seconds = seconds_of_fault(fault, i == 0 ? from_ns_ : times[i - 1], times[i]);
+      const Fault& of = options_.faults[fault];
+      if (of.kind == FaultKind::kFabricErrors && here(of.rank)) {
+        values["symbol_error"] += std::floor(seconds * kErrorsPerSecond * random.between(0.5, 1.5));
+        values["port_rcv_errors"] += std::floor(seconds * kErrorsPerSecond * random.between(0.1, 0.3));
+      } else if (of.kind == FaultKind::kCongestion) {
+        values["port_xmit_wait"] += std::floor(seconds * kCreditWaitsPerSecond * random.between(0.5, 1.5));
+      }
     }
     for (const PortCounterName& name : port_counter_names()) {
       if (const auto value = values.find(name.name); value != values.end()) {

@@ -114,6 +114,7 @@ class LabSimulateSubcommand final : public Subcommand {
         integer_flag("--clock-drift", "PPM", "clocks of nodes drift by up to that", 0, 1000, &clock_drift_ppm_),
         switch_flag("--no-tcp", "the data between nodes do not go over TCP", &no_tcp_),
         switch_flag("--no-waits", "the scheduler's waits are not recorded", &no_waits_),
+        switch_flag("--ports", "counters of InfiniBand ports are recorded", &options_.ports),
         switch_flag("--serve", "then serve each node's recording at a loopback address of its own", &serve_),
         texts_flag(
             "--node-fault", "N=FAULT",

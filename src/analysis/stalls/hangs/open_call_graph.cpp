@@ -2,6 +2,7 @@
 #include "analysis/stalls/hangs/open_call_graph.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 
@@ -37,6 +38,30 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
     oldest = sequence.end_number() - 1 - (call - sequence.calls.rbegin());
   }
   return oldest;
+}
+
+/// Number of calls that began before.
+int64_t calls_before(const CallSequence& sequence, int64_t time_ns) {
+  auto last = sequence.calls.end();
+  while (last != sequence.calls.begin() && (!(last - 1)->present || (last - 1)->arrival_ns >= time_ns)) {
+    --last;
+  }
+  return last - sequence.calls.begin();
+}
+
+/// True if as many calls of `other` came between the rank's earlier calls, and not between this one and the one before.
+bool changes_order(const CallSequence& sequence, int64_t number, const CallSequence& other) {
+  constexpr size_t kCalls = 4;
+  std::array<int64_t, kCalls> counts{};
+  for (size_t i = 0; i < kCalls; ++i) {
+    const Call* call = sequence.call_at(number - static_cast<int64_t>(i));
+    if (call == nullptr) {
+      return false;
+    }
+    counts[i] = calls_before(other, call->arrival_ns);
+  }
+  const int64_t usual = counts[1] - counts[2];
+  return usual == counts[2] - counts[3] && counts[0] - counts[1] != usual;
 }
 
 }  // namespace
@@ -146,8 +171,15 @@ std::vector<uint32_t> OpenCallGraph::lacking(uint32_t group, int64_t number) con
   return sequences;
 }
 
-/// The member of a cycle whose call has the fewest other ranks inside; none if two have equally few.
+/// The member of a cycle whose call has the fewest other ranks inside; none if two have equally few. Where all ranks
+/// have made all calls, their order shows it.
 MemberIndex OpenCallGraph::odd_one_of(const std::vector<HangStep>& cycle) const {
+  const bool made = std::ranges::all_of(cycle, [&](const HangStep& step) {
+    return lacking(timeline_.sequences()[step.sequence].group, step.number).empty();
+  });
+  if (made) {
+    return odd_one_by_order(cycle);
+  }
   MemberIndex odd = kNoMember;
   size_t fewest = ~size_t{0};
   for (const HangStep& step : cycle) {
@@ -384,6 +416,56 @@ bool OpenCallGraph::leads_back(const Instance& from, const Instance& to, std::ve
     path.pop_back();
   }
   return false;
+}
+
+/// The sequences of the members that have made the call.
+std::map<MemberIndex, uint32_t> OpenCallGraph::sequences_with(uint32_t group, int64_t number) const {
+  std::map<MemberIndex, uint32_t> sequences;
+  for (const uint32_t index : timeline_.groups()[group].sequences) {
+    if (timeline_.sequences()[index].call_at(number) != nullptr) {
+      sequences.emplace(timeline_.sequences()[index].member, index);
+    }
+  }
+  return sequences;
+}
+
+/// All ranks have made the calls of the cycle: the only one that made two of them in another order than before, or else
+/// than all others that made both, if these are at least two. None if that is not one rank.
+MemberIndex OpenCallGraph::odd_one_by_order(const std::vector<HangStep>& cycle) const {
+  std::set<MemberIndex> changed;
+  std::set<MemberIndex> different;
+  const HangStep* before = &cycle.back();
+  const auto with = [&](const HangStep& step) {
+    return sequences_with(timeline_.sequences()[step.sequence].group, step.number);
+  };
+  std::map<MemberIndex, uint32_t> earlier_sequences = with(*before);
+  for (const HangStep& step : cycle) {
+    std::map<MemberIndex, uint32_t> sequences = with(step);
+    std::vector<MemberIndex> earlier;
+    std::vector<MemberIndex> later;
+    for (const auto& [member, index] : sequences) {
+      const auto found = earlier_sequences.find(member);
+      if (found == earlier_sequences.end()) {
+        continue;
+      }
+      const CallSequence& own = timeline_.sequences()[index];
+      const CallSequence& other = timeline_.sequences()[found->second];
+      const bool first = own.call_at(step.number)->arrival_ns < other.call_at(before->number)->arrival_ns;
+      (first ? earlier : later).push_back(member);
+      const bool rarer = own.calls.size() <= other.calls.size();
+      if (rarer ? changes_order(own, step.number, other) : changes_order(other, before->number, own)) {
+        changed.insert(member);
+      }
+    }
+    const std::vector<MemberIndex>& few = earlier.size() < later.size() ? earlier : later;
+    if (few.size() == 1 && earlier.size() + later.size() > 2) {
+      different.insert(few.front());
+    }
+    before = &step;
+    earlier_sequences = std::move(sequences);
+  }
+  const std::set<MemberIndex>& odd = changed.size() == 1 ? changed : different;
+  return odd.size() == 1 ? *odd.begin() : kNoMember;
 }
 
 HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {

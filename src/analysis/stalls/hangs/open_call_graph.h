@@ -58,6 +58,8 @@ class OpenCallGraph {
   [[nodiscard]] bool died(MemberIndex member, Interval window) const;
   [[nodiscard]] MemberIndex first_death(MemberIndex member) const;
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
+  [[nodiscard]] MemberIndex odd_one_by_order(const std::vector<HangStep>& cycle) const;
+  [[nodiscard]] std::map<MemberIndex, uint32_t> sequences_with(uint32_t group, int64_t number) const;
   using Path = std::vector<HangStep>;
   /// A walk from open call to open call. A visited call is not examined again: a second visit finds nothing better than
   /// the first.
