@@ -70,7 +70,9 @@ class NetworkJob:
 
     def start_mpi(self):
         shell = self.folder / "node-shell"
-        shell.write_text(f'#!/bin/sh\naddress=$1\nshift\nexec nsenter --net=/run/netns/{self.prefix}-$((${{address##*.}} - 1)) sh -c "$*"\n')
+        # With one folder for temporary files, daemons of OpenMPI remove each other's, and mpirun waits for one forever.
+        shell.write_text(f'#!/bin/sh\nnode=$((${{1##*.}} - 1))\nshift\nexport TMPDIR={self.folder}/tmp$node\nmkdir -p "$TMPDIR"\n'
+                         f'exec nsenter --net=/run/netns/{self.prefix}-$node sh -c "$*"\n')
         shell.chmod(0o755)
         words = ["ip", "netns", "exec", self.namespace("b"), "mpirun", "--allow-run-as-root", "--bind-to", "none"]
         for name, value in {
@@ -82,13 +84,8 @@ class NetworkJob:
             words += ["--host", f"{NETWORK}.{rank + 1}", "-np", "1"]
             words += [word for name, value in self.bugs(rank).items() for word in ("-x", f"{name}={value}")]
             words += [MPI_TRAIN, *self.options, "--log", self.log(rank)]
-        for _ in range(3):
-            self.spawn(words, dict(os.environ), "mpirun")
-            try:
-                wait_until(lambda: all(self.steps(rank) > 0 for rank in range(self.ranks)), "OpenMPI", 10)
-                return
-            except AssertionError:  # one start in some twenty never gets to its ranks: mpirun waits for its daemons
-                self.kill_processes()
+        self.spawn(words, dict(os.environ), "mpirun")
+        wait_until(lambda: all(self.steps(rank) > 0 for rank in range(self.ranks)), "OpenMPI", 20)
 
     def spawn(self, words, environment, name):
         with open(self.folder / f"{name}.log", "wb") as log:
