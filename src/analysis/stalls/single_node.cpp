@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <queue>
+#include <set>
 #include <utility>
 
 #include "analysis/thresholds/bounds.h"
@@ -20,10 +21,26 @@ struct Gap {
   Interval time{0, 0};
   uint32_t sequence = 0;
   int64_t number = 0;
-  bool trailing = false;         // no call followed while the rank was observed
-  int64_t unread_ns = kForever;  // first sample with unread data of a rank on another node
-  int64_t last_sample_ns = 0;    // last sample of such a connection in the gap
+  bool trailing = false;  // no call followed while the rank was observed
+  /// Samples in it of a connection to a rank on another node.
+  struct Sampled {
+    FlowIndex flow = kNoFlow;
+    int64_t unread_ns = kForever;  // the first one with unread data
+    int64_t clear_ns = 0;          // the last one before that; 0: none
+  };
+  std::vector<Sampled> sampled;  // of few gaps any
+  int64_t unread_ns = kForever;  // of all its connections
   [[nodiscard]] bool seen() const { return unread_ns != kForever; }
+  /// The last sample without unread data before the first one with, of connections that had some in one of the gaps.
+  [[nodiscard]] int64_t clear_ns(const std::set<FlowIndex>& speaking) const {
+    int64_t latest_ns = 0;
+    for (const Sampled& one : sampled) {
+      if (one.clear_ns < unread_ns && speaking.contains(one.flow)) {
+        latest_ns = std::max(latest_ns, one.clear_ns);
+      }
+    }
+    return latest_ns;
+  }
 };
 
 class SingleNode {
@@ -153,38 +170,67 @@ class SingleNode {
     if (gap == gaps.end() || gap->time.from_ns > time_ns) {
       return;
     }
-    gap->last_sample_ns = std::max(gap->last_sample_ns, time_ns);
+    auto sampled = std::ranges::find(gap->sampled, index, &Gap::Sampled::flow);
+    if (sampled == gap->sampled.end()) {
+      sampled = gap->sampled.insert(sampled, {.flow = index});
+    }
     if (sample.unread_bytes > 0) {
+      sampled->unread_ns = std::min(sampled->unread_ns, time_ns);
       gap->unread_ns = std::min(gap->unread_ns, time_ns);
+    } else if (time_ns < sampled->unread_ns) {
+      sampled->clear_ns = std::max(sampled->clear_ns, time_ns);
     }
   }
 
-  /// Idle connections are sampled a few times a second, and gaps may be shorter: the others' usual wait after the start
-  /// of a gap is extrapolated from gaps with samples. kForever if there are too few, or if others contradict them.
-  [[nodiscard]] static int64_t usual_wait_ns(const std::vector<Gap>& gaps) {
-    std::vector<int64_t> elapsed;
+  /// Connections that had unread data in one of the gaps: what an idle one has not shows nothing.
+  [[nodiscard]] static std::set<FlowIndex> speaking(const std::vector<Gap>& gaps) {
+    std::set<FlowIndex> flows;
     for (const Gap& gap : gaps) {
-      if (gap.seen()) {
-        elapsed.push_back(gap.unread_ns - gap.time.from_ns);
+      for (const Gap::Sampled& one : gap.sampled) {
+        if (one.unread_ns != kForever) {
+          flows.insert(one.flow);
+        }
       }
     }
-    if (static_cast<int64_t>(elapsed.size()) < kSingleNodeSightings) {
-      return kForever;
+    return flows;
+  }
+
+  /// Idle connections are sampled a few times a second, and gaps may be shorter: from when on the others wait in a gap
+  /// that was not sampled is extrapolated from those that were. It is the earliest time after the start of a gap from
+  /// which on most samples had unread data: ranks that no one waits for are ahead of each other in some gaps, too.
+  /// kForever if there is no such time.
+  [[nodiscard]] static int64_t usual_wait_ns(const std::vector<Gap>& gaps, const std::set<FlowIndex>& speaking) {
+    std::vector<int64_t> unread;
+    std::vector<int64_t> clear;
+    for (const Gap& gap : gaps) {
+      if (gap.seen()) {
+        unread.push_back(gap.unread_ns - gap.time.from_ns);
+      }
+      if (const int64_t clear_ns = gap.clear_ns(speaking); clear_ns != 0) {
+        clear.push_back(clear_ns - gap.time.from_ns);
+      }
     }
-    const auto quartile = elapsed.begin() + static_cast<int64_t>(elapsed.size() / 4);
-    std::nth_element(elapsed.begin(), quartile, elapsed.end());
-    const auto against = std::count_if(gaps.begin(), gaps.end(), [&](const Gap& gap) {
-      return !gap.seen() && gap.last_sample_ns - gap.time.from_ns >= *quartile;
-    });
-    return static_cast<size_t>(against) > elapsed.size() ? kForever : *quartile;
+    std::ranges::sort(unread);
+    std::ranges::sort(clear);
+    for (auto at = unread.begin(); unread.end() - at >= kSingleNodeSightings; ++at) {
+      const int64_t against = clear.end() - std::ranges::upper_bound(clear, *at);
+      if (kSingleNodeSightingsPerDoubt * against <= unread.end() - at - (kSingleNodeSightings - 1)) {
+        return *at;
+      }
+    }
+    return kForever;
   }
 
   void judge_gaps(const std::vector<Gap>& gaps) {
-    const int64_t usual_ns = usual_wait_ns(gaps);
+    const std::set<FlowIndex> flows = speaking(gaps);
+    const int64_t usual_ns = usual_wait_ns(gaps, flows);
     for (const Gap& gap : gaps) {
       const int64_t inferred_ns = usual_ns == kForever ? kForever : gap.time.from_ns + usual_ns;
-      const bool against = !gap.seen() && gap.last_sample_ns >= inferred_ns;
-      const int64_t from_ns = gap.seen() ? std::min(gap.unread_ns, inferred_ns) : against ? kForever : inferred_ns;
+      const int64_t clear_ns = gap.clear_ns(flows);
+      const bool against = !gap.seen() && clear_ns > inferred_ns;
+      const int64_t from_ns = gap.seen() ? std::min(gap.unread_ns, std::max(clear_ns, inferred_ns))
+                              : against  ? kForever
+                                         : inferred_ns;
       if (from_ns >= gap.time.to_ns || (gap.trailing && (!gap.seen() || gap.time.to_ns - from_ns < kHangNs))) {
         continue;
       }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
 
@@ -13,6 +15,7 @@ namespace {
 using namespace small_job;
 
 constexpr uint64_t kCookie = 5;
+constexpr uint64_t kIdleCookie = 6;
 constexpr int kRank = 2;
 constexpr int32_t kPid = 10 + kRank;
 constexpr NodeId kNode = 1 + kRank;
@@ -42,6 +45,17 @@ class OneNode {
     row.unread_bytes = unread_bytes;
     samples_.push_back(row);
   }
+  /// A second connection of the same thread, which has received data before.
+  void add_idle_connection() {
+    idle_ = connection_;
+    idle_->cookie = kIdleCookie;
+    idle_->source = {"10.77.0.3", 50001};
+    idle_->destination = {"10.77.0.4", 40000};
+  }
+  void sample_idle(int64_t time_ns) {
+    sample(time_ns, 0);
+    samples_.back().cookie = kIdleCookie;
+  }
   void did(WaitKind kind, int64_t from_ns, int64_t to_ns) {
     waits_.push_back({.node_id = kNode,
                       .timestamp_ns = from_ns,
@@ -58,6 +72,9 @@ class OneNode {
     source.accept(node_);
     source.accept(process_);
     source.accept(connection_);
+    if (idle_) {
+      source.accept(*idle_);
+    }
     for (const auto& row : calls_) {
       source.accept(row);
     }
@@ -74,6 +91,7 @@ class OneNode {
   Node node_;
   Process process_;
   Connection connection_;
+  std::optional<Connection> idle_;
   std::vector<Collective> calls_;
   std::vector<TcpSample> samples_;
   std::vector<WaitSpan> waits_;
@@ -126,6 +144,54 @@ TEST(SingleNode, WhatIsSeenTwiceIsNotInferredOfTheRest) {
   run(node, kSteps, 4096, 50);
   node.call(call_of(kRank, kSteps));
   EXPECT_TRUE(node.report().healthy) << reported(node.report());
+}
+
+constexpr int64_t phase_ns(int64_t step, int64_t after_ms) { return call_ns(step) + (5 + after_ms) * kNsPerMs; }
+
+/// At each time after the start of a gap data waited in one sampled gap, and not in another one.
+TEST(SingleNode, RanksThatAreAheadOfItInSomeGapsDoNotMakeItLate) {
+  OneNode node;
+  run(node, kSteps, 0, 1000);
+  for (int64_t i = 0; i < 10; ++i) {
+    node.sample(phase_ns(10 + 8 * i, 9 + 3 * i), 4096);
+    node.sample(phase_ns(14 + 8 * i, 9 + 3 * i), 0);
+  }
+  node.call(call_of(kRank, kSteps));
+  EXPECT_TRUE(node.report().healthy) << reported(node.report());
+}
+
+/// In some gaps data wait early, by chance; from 25 ms on they do in all.
+TEST(SingleNode, TheTimeIsTheOneFromWhichOnMostGapsHaveData) {
+  OneNode node;
+  run(node, kSteps, 0, 1000);
+  for (int64_t i = 0; i < 12; ++i) {
+    node.sample(phase_ns(10 + 7 * i, 25), 4096);
+    node.sample(phase_ns(12 + 7 * i, 15), 0);
+    if (i < 5) {
+      node.sample(phase_ns(14 + 7 * i, 5), 4096);
+    }
+  }
+  node.call(call_of(kRank, kSteps));
+  const Report report = node.report();
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  expect_culprit(report.findings[0], Cause::kLateRank, kRank);
+  EXPECT_NEAR(report.findings[0].stall_ms, 92 * 20 + 5 * 40, 60);
+}
+
+/// All connections are sampled one after the other; one of them never has data.
+TEST(SingleNode, AnIdleConnectionBesideItProvesNothing) {
+  OneNode node;
+  node.add_idle_connection();
+  run(node, kSteps, 0, 1000);
+  for (int64_t i = 0; i < 24; ++i) {
+    node.sample_idle(phase_ns(4 + 4 * i, 1 + i) - kNsPerUs);
+    node.sample(phase_ns(4 + 4 * i, 1 + i), 4096);
+  }
+  node.call(call_of(kRank, kSteps));
+  const Report report = node.report();
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  expect_culprit(report.findings[0], Cause::kLateRank, kRank);
+  EXPECT_GT(report.findings[0].stall_ms, 90 * 40);
 }
 
 TEST(SingleNode, ARankThatDoesNotComeIsMissing) {

@@ -2,6 +2,7 @@
 #include "capture/decode/competitors.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "base/clock.h"
@@ -18,6 +19,18 @@ namespace {
 constexpr size_t kFileBytes = 64 << 10;
 constexpr size_t kCgroupBytes = 4096;
 constexpr int kGenerations = 16;  // shells and wrappers between a rank and its descendant
+
+/// Where the ranks of a job find each other: torchrun gives many jobs one name.
+std::string store_of(std::string_view settings) {
+  std::string store;
+  for (const std::string_view setting : split(settings, '\n')) {
+    if (setting.starts_with("MASTER_ADDR=") || setting.starts_with("MASTER_PORT=")) {
+      store += setting;
+      store += '\n';
+    }
+  }
+  return store;
+}
 
 }  // namespace
 
@@ -38,14 +51,14 @@ void Competitors::note(const WaitSpan& wait) {
     }
     return;
   }
-  if (is_traced(pid) || ignored_.contains(pid) || std::ranges::find(noted_, pid) != noted_.end()) {
+  if (is_traced(pid) || ignored_.contains(pid) || std::ranges::find(noted_, pid, &Noted::pid) != noted_.end()) {
     return;
   }
   if (noted_.size() >= kMostNoted) {
     lose(pid, kUnknownUser);
     return;
   }
-  noted_.push_back(pid);
+  noted_.push_back({pid, wait.pid});
 }
 
 void Competitors::lose(int32_t pid, uint32_t user) {
@@ -70,9 +83,9 @@ void Competitors::read(int64_t now_ns, const std::function<void()>& between) {
     between();
   }
   for (size_t i = 0; i < kReadAtOnce && !noted_.empty(); ++i) {
-    const int32_t pid = noted_.front();
+    const Noted noted = noted_.front();
     noted_.pop_front();
-    read_process(pid, now_ns);
+    read_process(noted, now_ns);
     between();
   }
 }
@@ -81,18 +94,19 @@ void Competitors::finish(int64_t now_ns, int64_t end_ns) {
   for (; !noted_.empty() && monotonic_now_ns() < end_ns; noted_.pop_front()) {
     read_process(noted_.front(), now_ns);
   }
-  for (const int32_t pid : noted_) {
-    lose(pid, kUnknownUser);
+  for (const Noted& noted : noted_) {
+    lose(noted.pid, kUnknownUser);
   }
   noted_.clear();
 }
 
-void Competitors::read_process(int32_t pid, int64_t now_ns) {
+void Competitors::read_process(Noted noted, int64_t now_ns) {
+  const int32_t pid = noted.pid;
   if (is_traced(pid)) {  // by now
     return;
   }
   const uint64_t start_ticks = procfs_.start_ticks(pid);
-  auto one = describe(pid, start_ticks, now_ns);
+  auto one = describe(noted, start_ticks, now_ns);
   if (!one || procfs_.start_ticks(pid) != start_ticks) {  // else some of it is of the next process with that number
     return;
   }
@@ -109,7 +123,8 @@ void Competitors::read_process(int32_t pid, int64_t now_ns) {
   watch(*std::move(one), now_ns);
 }
 
-std::optional<Competitors::Known> Competitors::describe(int32_t pid, uint64_t start_ticks, int64_t now_ns) {
+std::optional<Competitors::Known> Competitors::describe(Noted noted, uint64_t start_ticks, int64_t now_ns) {
+  const int32_t pid = noted.pid;
   Known one{.row = {.node_id = node_.node_id, .pid = pid}, .start_ticks = start_ticks, .noted_ns = now_ns};
   one.row.cmdline = procfs_.command_line(pid);
   if (start_ticks == 0 || one.row.cmdline.empty()) {  // it has ended, or is a thread of the kernel
@@ -119,6 +134,9 @@ std::optional<Competitors::Known> Competitors::describe(int32_t pid, uint64_t st
   one.row.start_ns = start_of_process_ns(procfs_, pid, node_.clock_offset_ns);
   one.row.cgroup = cgroup_of(pid);
   one.row.rank_pid = traced_ancestor_of(pid);
+  if (one.row.rank_pid == 0 && is_rank_of_same_job(noted)) {
+    one.row.rank_pid = noted.rank_pid;
+  }
   one.user = shares_.counted_user(sharing_user(procfs_, pid).value_or(kUnknownUser));
   return one;
 }
@@ -209,6 +227,20 @@ std::string Competitors::cgroup_of(int32_t pid) const {
   }
   longest.resize(std::min(longest.size(), kCgroupBytes));
   return longest;
+}
+
+bool Competitors::is_rank_of_same_job(Noted noted) const {
+  const Process* rank = traced_.find(noted.rank_pid);
+  if (rank == nullptr || rank->job_id.empty()) {
+    return false;
+  }
+  const auto environment = procfs_.environment(noted.pid);
+  if (!environment) {
+    return false;
+  }
+  const JobIdentity identity = job_identity(*environment);
+  return identity.rank && identity.job_id == rank->job_id && identity.world_size == rank->world_size &&
+         store_of(job_settings(*environment)) == store_of(rank->settings);
 }
 
 int32_t Competitors::traced_ancestor_of(int32_t pid) const {

@@ -64,9 +64,14 @@ class Competitors {
   using AllKnown = std::map<int32_t, Known>;
 
   [[nodiscard]] bool is_traced(int32_t pid) const;
-  void read_process(int32_t pid, int64_t now_ns);
+  /// A process that had the core of a rank.
+  struct Noted {
+    int32_t pid = 0;
+    int32_t rank_pid = 0;
+  };
+  void read_process(Noted noted, int64_t now_ns);
   /// None where it can't be read now, or has no row.
-  std::optional<Known> describe(int32_t pid, uint64_t start_ticks, int64_t now_ns);
+  std::optional<Known> describe(Noted noted, uint64_t start_ticks, int64_t now_ns);
   void watch(Known known, int64_t now_ns);
   void check_at(int32_t pid, Known& known, int64_t time_ns);
   void check(AllKnown::iterator known, int64_t now_ns);
@@ -78,13 +83,15 @@ class Competitors {
   void lose(int32_t pid, uint32_t user);
   [[nodiscard]] std::string cgroup_of(int32_t pid) const;
   [[nodiscard]] int32_t traced_ancestor_of(int32_t pid) const;
+  /// True for a rank of that rank's job, by its launcher's variables: an agent may trace some of a host's ranks alone.
+  [[nodiscard]] bool is_rank_of_same_job(Noted noted) const;
 
   const Node& node_;
   const Procfs& procfs_;
   const ProcessRegistry& traced_;
   UserShares& shares_;
   EventSink& sink_;
-  std::deque<int32_t> noted_;  // in the order of their waits
+  std::deque<Noted> noted_;  // in the order of their waits
   AllKnown known_;
   std::set<std::pair<int64_t, int32_t>> checks_;  // Known::check_ns and pid of all known ones
   std::map<int32_t, uint64_t> unwatched_;         // those that may still live → start time

@@ -100,6 +100,36 @@ class CompetitorsTest : public testing::Test {
   int64_t now_ns_ = 1000 * kNsPerSecond;
 };
 
+/// The environment of a rank of a job on a machine of two, as torchrun sets it.
+std::string of_rank(int rank, const std::string& port) {
+  const std::string words =
+      "RANK=" + std::to_string(rank) + " WORLD_SIZE=2 TORCHELASTIC_RUN_ID=none MASTER_ADDR=node0 MASTER_PORT=";
+  std::string text = words + port + " ";
+  std::ranges::replace(text, ' ', '\0');
+  return text;
+}
+
+/// An agent in a container sees one rank of several on its host.
+TEST_F(CompetitorsTest, ARankOfTheSameJobIsPartOfIt) {
+  traced_.add({.node_id = node_.node_id,
+               .pid = kRank,
+               .start_ns = 1,
+               .rank = 0,
+               .world_size = 2,
+               .job_id = "none",
+               .settings = "MASTER_ADDR=node0\nMASTER_PORT=29500\nNCCL_DEBUG=INFO"});
+  for (const auto& [pid, port] : {std::pair(kStranger, "29500"), std::pair(kStranger + 1, "29501")}) {
+    run(pid, {});
+    put(pid, "environ", of_rank(1, port));
+    competitors_.note(wait_behind(pid));
+  }
+  read_all();
+  const std::vector<Competitor> all = rows();
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].rank_pid, kRank);
+  EXPECT_EQ(all[1].rank_pid, 0) << "a rank of another job with that name";
+}
+
 TEST_F(CompetitorsTest, AProgramHasOneRowWithoutItsSecrets) {
   run(kStranger, {.words = "python3 preprocess.py --token abc"});
   competitors_.note(wait_behind(kStranger));

@@ -53,9 +53,11 @@ struct Competitor {
   NodeId node_id = 0;
   int32_t pid = 0;
   int64_t start_ns = 0;
-  std::string cmdline;             // as Process::cmdline
-  std::string cgroup;              // path; empty: unknown
-  int32_t rank_pid = 0;            // the traced process that it descends from; 0: none is known
+  std::string cmdline;  // as Process::cmdline
+  std::string cgroup;   // path; empty: unknown
+  /// The traced process that it descends from; of a rank that is not traced, one of its job that is. 0: neither is
+  /// known.
+  int32_t rank_pid = 0;
   std::optional<int64_t> exit_ns;  // when it was found to have ended
 };
 

@@ -18,7 +18,8 @@ namespace {
 constexpr uint64_t kFin = 1;  // the end of a connection counts as a byte
 
 /// Data arrived at the other end before the end of `proven`, by that end's own count, but were not acknowledged: the
-/// acknowledgements are lost. An unchanged sample is not written, so the arrival may precede the first retransmission.
+/// acknowledgements are lost. An unchanged sample is not written, so the arrival may precede the first retransmission,
+/// and the sender's first sample of the silence: both ends are sampled a few times a second.
 bool data_arrives(const AnalysisContext& context, FlowIndex index, const AckGap& silence, Interval proven) {
   const FlowIndex reverse = context.flows.flow(index).reverse;
   if (reverse == kNoFlow || context.evidence.samples(reverse).empty()) {
@@ -26,8 +27,7 @@ bool data_arrives(const AnalysisContext& context, FlowIndex index, const AckGap&
   }
   const std::vector<SampleRecord>& samples = context.evidence.samples(reverse);
   return std::any_of(samples.begin(), samples.end(), [&](const SampleRecord& sample) {
-    return sample.time_ns >= silence.time.from_ns && sample.time_ns < proven.to_ns &&
-           sample.bytes_received > silence.acked_bytes + kArrivedBytes;
+    return sample.time_ns < proven.to_ns && sample.bytes_received > silence.acked_bytes + kArrivedBytes;
   });
 }
 

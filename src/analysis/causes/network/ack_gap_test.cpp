@@ -97,8 +97,9 @@ TEST(Partition, ASilentKeepAliveReportsTheNodeFromTheLink) {
 }
 
 TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
-  // An unchanged sample is not written: the arrival may be reported only before the first retransmission.
-  for (const int64_t reported_ns : {150 * kNsPerMs, 2 * kNsPerSecond}) {
+  // An unchanged sample is not written: the arrival may be reported only before the first retransmission, and before
+  // the sender's first sample.
+  for (const int64_t reported_ns : {kNsPerMs, 150 * kNsPerMs, 2 * kNsPerSecond}) {
     MemorySource source;
     fill_silence(source, {1}, kMss, KeepAlive::kNone);
     TcpSample received = sample_of(2, kIn, kLastArrivalNs + reported_ns);
