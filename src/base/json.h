@@ -22,4 +22,9 @@ inline std::string document_text(const nlohmann::ordered_json& json) {
   return escape_in_json(json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n";
 }
 
+/// A document as a line for programs.
+inline std::string line_text(const nlohmann::ordered_json& json) {
+  return escape_in_json(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n";
+}
+
 }  // namespace stalltrace

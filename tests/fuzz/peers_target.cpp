@@ -17,7 +17,7 @@
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
 #include "preflight/peers/responder.h"
-#include "serve/http/preflight_request.h"
+#include "serve/requests/preflight_request.h"
 #include "tests/fuzz/rows.h"
 
 using namespace stalltrace;

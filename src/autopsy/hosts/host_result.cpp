@@ -24,6 +24,7 @@ constexpr size_t kMostValues = size_t{4} << 20;  // names of members count as we
 constexpr size_t kMostRanks = 4096;
 constexpr size_t kMostRows = size_t{1} << 17;  // of any other list
 constexpr size_t kLongestText = 4096;
+constexpr size_t kMostProblems = 64;
 constexpr int64_t kLongestMs = std::numeric_limits<uint32_t>::max();  // as in the kernel's tcp_info
 constexpr int64_t kLatestNs = int64_t{1} << 62;
 constexpr int64_t kLongestWatchNs = 3600 * kNsPerSecond;
@@ -349,6 +350,9 @@ OrderedJson evidence_json(const HostResult& host) {
             {"lasted_ns", host.traced.lasted_ns},
             {"calls", std::move(calls)}}},
           {"ras", std::move(ras)},
+          {"problems", std::vector(host.problems.begin(),
+                                   host.problems.begin() +
+                                       static_cast<std::ptrdiff_t>(std::min(host.problems.size(), kMostProblems)))},
           {"snapshots", std::move(snapshots)}};
 }
 
@@ -383,6 +387,9 @@ Result<HostResult> read_result(std::string_view json) {
     account.asked_ns = reader.number<int64_t>(row, "asked_ns", 0, kLatestNs);
     account.report = reader.text(row, "report");
     account.statements = texts_of(reader.list(row, "statements"));
+  }
+  if (evidence->contains("problems")) {  // the versions before 2026-11-27 have none
+    host.problems = texts_of(reader.list(*evidence, "problems", kMostProblems));
   }
   std::string wrong = reader.wrong();
   if (wrong.empty() && (host.snapshots.size() != 2 || host.node.empty())) {

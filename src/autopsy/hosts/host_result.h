@@ -22,6 +22,7 @@ struct HostResult {
   std::vector<Snapshot> snapshots;  // the first and the last, in UTC
   Traced traced;
   std::vector<RasAccount> ras;
+  std::vector<std::string> problems;  // of asking RAS: why some answers are missing
 };
 
 /// The member `evidence` of the result.

@@ -54,6 +54,7 @@ HostResult full_host() {
   host.traced = {.done = true, .problem = "p", .lasted_ns = 3, .calls = {{4000, {.ended = 7, .launched = 8}}}};
   host.ras = {
       {.job = "train", .address = "127.0.0.1:28028", .asked_ns = 5, .report = "report", .statements = {"a", "b"}}};
+  host.problems = {"NCCL's RAS at 127.0.0.1:28028 did not answer"};
   return host;
 }
 

@@ -192,6 +192,9 @@ Result<JoinedHosts> join_hosts(std::vector<HostResult> hosts) {
                                                      .last_ns = taken_ns(host),
                                                      .addresses = {of_host.begin(), of_host.end()}});
     joined.context.traced.emplace(host.node, std::move(host.traced));
+    for (const std::string& problem : host.problems) {
+      joined.notes.push_back(fmt::format("{}: {}", host.node, problem));
+    }
   }
   for (Snapshot& snapshot : joined.snapshots) {
     std::ranges::stable_sort(snapshot.ranks, {}, [](const RankState& rank) { return rank.rank.value_or(INT32_MAX); });

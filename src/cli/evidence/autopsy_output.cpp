@@ -23,10 +23,17 @@ using autopsy::JobVerdict;
 using autopsy::Snapshot;
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view kRasTooLong = "the answers of NCCL's RAS are too long to be kept in this result";
+
 /// Of the only host.
 HostResult host_of(const AutopsyResult& result) {
   const auto& [node, traced] = *result.context.traced.begin();
-  HostResult host{.file = {}, .node = node, .snapshots = {}, .traced = traced, .ras = result.context.ras};
+  HostResult host{.file = {},
+                  .node = node,
+                  .snapshots = {},
+                  .traced = traced,
+                  .ras = result.context.ras,
+                  .problems = result.ras_problems};
   host.snapshots = {result.snapshots.front(), result.snapshots.back()};
   for (Snapshot& snapshot : host.snapshots) {
     snapshot.taken_ns += result.context.utc_offset_ns;
@@ -59,13 +66,18 @@ std::string hosts_of(const AutopsyResult& result, const std::string& job) {
   if (hosts.size() > 1) {
     return fmt::format("on {} hosts", hosts.size());
   }
-  return result.context.traced.size() > 1 && !hosts.empty() ? "on " + printable(*hosts.begin()) : "here";
+  const bool here = result.of_this_host && result.context.traced.size() == 1;
+  return here || hosts.empty() ? "here" : "on " + printable(*hosts.begin());
 }
 
 void add_note(Json& json, const std::string& note) {
   for (Json& job : json["jobs"]) {
     job["notes"].push_back(note);
   }
+}
+
+bool is_readable(const std::string& text) {
+  return text.size() <= autopsy::kLargestResult && autopsy::read_result(text);
 }
 
 bool has_threads(const Json& json) {
@@ -75,25 +87,23 @@ bool has_threads(const Json& json) {
 /// As much evidence as is read again: the ranks' threads, which are judged by no host, are the first that are left out,
 /// then what RAS answered.
 std::string with_evidence(Json json, HostResult host) {
-  const auto readable = [](const std::string& text) {
-    return text.size() <= autopsy::kLargestResult && autopsy::read_result(text);
-  };
   json["evidence"] = autopsy::evidence_json(host);
   std::string text = document_text(json);
-  if (has_threads(json) && !readable(text)) {
+  if (has_threads(json) && !is_readable(text)) {
     for (Json& rank : json["ranks"]) {
       rank["threads"] = nullptr;
     }
     add_note(json, "the threads of the ranks are too many to be kept in this result");
     text = document_text(json);
   }
-  if (!host.ras.empty() && !readable(text)) {
+  if (!host.ras.empty() && !is_readable(text)) {
     host.ras.clear();
-    add_note(json, "the answers of NCCL's RAS are too long to be kept in this result");
+    host.problems.emplace_back(kRasTooLong);
+    add_note(json, std::string(kRasTooLong));
     json["evidence"] = autopsy::evidence_json(host);
     text = document_text(json);
   }
-  if (!readable(text)) {
+  if (!is_readable(text)) {
     json.erase("evidence");
     add_note(json, "this result is too large to be judged together with those of other hosts");
     text = document_text(json);
@@ -145,6 +155,20 @@ std::string autopsy_to_json(const AutopsyResult& result) {
     return with_evidence(std::move(json), host_of(result));
   }
   return document_text(json);
+}
+
+std::string autopsy_evidence_line(const AutopsyResult& result) {
+  HostResult host = host_of(result);
+  Json json{{kMadeBy, kMadeByAutopsy}, {"schema", autopsy::kResultSchema}, {"node", host.node}};
+  json["evidence"] = autopsy::evidence_json(host);
+  std::string line = line_text(json);
+  if (!host.ras.empty() && !is_readable(line)) {
+    host.ras.clear();
+    host.problems.emplace_back(kRasTooLong);
+    json["evidence"] = autopsy::evidence_json(host);
+    line = line_text(json);
+  }
+  return is_readable(line) ? line : "";
 }
 
 }  // namespace stalltrace::cli

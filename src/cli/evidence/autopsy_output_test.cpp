@@ -46,6 +46,25 @@ TEST(AutopsyOutput, HasNoMoreEvidenceThanIsReadAgain) {
   EXPECT_EQ(json["jobs"][0]["notes"].size(), 1);
 }
 
+TEST(AutopsyOutput, EvidenceAloneIsALineThatIsReadAgain) {
+  AutopsyResult result = result_of(2);
+  result.snapshots[1].ranks[1].location = "futex\nwait";
+  result.context.ras.emplace_back().statements.assign(10, "statement");
+  std::string line = autopsy_evidence_line(result);
+  EXPECT_EQ(line.find('\n'), line.size() - 1);
+  auto host = autopsy::read_result(line);
+  ASSERT_TRUE(host.has_value()) << host.error().what;
+  EXPECT_EQ(host->node, "gpu01");
+  EXPECT_EQ(host->snapshots[1].ranks.size(), 2);
+  EXPECT_EQ(host->ras.size(), 1);
+  result.context.ras[0].statements.assign(200'000, "statement");
+  host = autopsy::read_result(autopsy_evidence_line(result));
+  ASSERT_TRUE(host.has_value()) << host.error().what;
+  EXPECT_TRUE(host->ras.empty());
+  EXPECT_EQ(host->problems.size(), 1);
+  EXPECT_EQ(autopsy_evidence_line(result_of(20'000)), "");
+}
+
 /// A thread that waits, with one frame of Python.
 stacks::ThreadStack thread_of(pid_t tid, std::string function) {
   stacks::ThreadStack thread{.tid = tid, .name = "python3", .state = 'S'};

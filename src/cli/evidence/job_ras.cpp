@@ -24,7 +24,6 @@ constexpr uint16_t kDefaultPort = 28028;
 constexpr int64_t kJobAnswerNs = 12 * kNsPerSecond;
 constexpr int kPauseMs = 1000;
 // Of all jobs together: any user may start many, each with a listener that answers slowly, or much.
-constexpr int64_t kAllAnswersNs = 60 * kNsPerSecond;
 constexpr size_t kAllAnswersBytes = size_t{128} << 20;
 constexpr size_t kMostStatements = 100'000;  // of one answer
 
@@ -56,13 +55,16 @@ std::optional<std::string> ras_address(const Procfs& procfs, const RankState& ra
 /// What is left for the jobs that are still to be asked.
 class Allowance {
  public:
+  explicit Allowance(int64_t all_ns) : all_ns_(all_ns), deadline_ns_(monotonic_now_ns() + all_ns) {}
+  [[nodiscard]] int64_t all_ns() const { return all_ns_; }
   [[nodiscard]] int64_t answer_ns() const { return std::min(kJobAnswerNs, deadline_ns_ - monotonic_now_ns()); }
   [[nodiscard]] size_t bytes() const { return bytes_; }
   [[nodiscard]] bool is_used_up() const { return bytes_ == 0 || answer_ns() <= 0; }
   void use(size_t bytes) { bytes_ -= std::min(bytes, bytes_); }
 
  private:
-  int64_t deadline_ns_ = monotonic_now_ns() + kAllAnswersNs;
+  int64_t all_ns_;
+  int64_t deadline_ns_;
   size_t bytes_ = kAllAnswersBytes;
 };
 
@@ -75,7 +77,7 @@ JobRas ask(const Procfs& procfs, const RankState& rank, const std::string& addre
     if (left.is_used_up()) {
       ras.problem =
           fmt::format("NCCL's RAS at {} was asked but once: those of all jobs together have {} and {}", address,
-                      format_duration(kAllAnswersNs), format_size(static_cast<int64_t>(kAllAnswersBytes)));
+                      format_duration(left.all_ns()), format_size(static_cast<int64_t>(kAllAnswersBytes)));
       break;
     }
     auto answer = ask_ras_of(procfs, rank.pid, address, left.answer_ns(), left.bytes());
@@ -111,10 +113,11 @@ class Statements final : public EventSink {
 
 }  // namespace
 
-std::vector<JobRas> ask_ras_of_jobs(const Procfs& procfs, const autopsy::Snapshot& last, Console& console) {
+std::vector<JobRas> ask_ras_of_jobs(const Procfs& procfs, const autopsy::Snapshot& last, int64_t all_ns,
+                                    Console& console) {
   std::vector<JobRas> asked;
   std::vector<JobRas> not_asked;
-  Allowance left;
+  Allowance left(all_ns);
   for (const RankState& rank : last.ranks) {
     const bool known = std::ranges::find(asked, rank.job, &JobRas::job) != asked.end() ||
                        std::ranges::find(not_asked, rank.job, &JobRas::job) != not_asked.end();
@@ -138,7 +141,7 @@ std::vector<JobRas> ask_ras_of_jobs(const Procfs& procfs, const autopsy::Snapsho
     job.problem = fmt::format(
         "NCCL's RAS of {} here was not asked, this one among them: those of all jobs together have {} and {}; "
         "--pid chooses a job",
-        count_of(std::ssize(not_asked), "job"), format_duration(kAllAnswersNs),
+        count_of(std::ssize(not_asked), "job"), format_duration(all_ns),
         format_size(static_cast<int64_t>(kAllAnswersBytes)));
     asked.push_back(std::move(job));
   }

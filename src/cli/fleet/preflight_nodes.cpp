@@ -22,8 +22,8 @@
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "fleet/client.h"
-#include "serve/http/preflight_request.h"
 #include "serve/json/json.h"
+#include "serve/requests/preflight_request.h"
 
 namespace stalltrace::cli {
 namespace {

@@ -13,6 +13,8 @@
 
 #include "base/files/disposable_folder.h"
 #include "base/text.h"
+#include "cli/fleet/autopsy/autopsy_work.h"
+#include "cli/fleet/preflight/preflight_tests.h"
 #include "cli/framework/confined_reading.h"
 #include "cli/framework/exit_code.h"
 #include "cli/stop_signals.h"
@@ -45,6 +47,9 @@ std::vector<Flag> Serving::flags() {
           switch_flag("--allow-preflight",
                       "let clients with the token have this node test the network: it opens ports, and sends to others",
                       &allow_preflight_),
+          switch_flag("--allow-autopsy",
+                      "let clients with the token have this node look at the jobs that run on it, as `autopsy` does",
+                      &allow_autopsy_),
           hidden(text_flag("--node-fault", "FAULT", "fail on purpose, as `lab run --node-fault` has it", &fault_))};
 }
 
@@ -65,8 +70,12 @@ Status Serving::prepare(const std::string& listen) {
     }
   }
   ST_ASSIGN(where_, serve::parse_listen_address(listen));
-  if (allow_preflight_) {  // before anything secret is in this process's memory, of which its child has a copy
-    ST_ASSIGN(preflight_, PreflightHelper::start());
+  // Before anything secret is in this process's memory, of which its children have a copy.
+  if (allow_preflight_) {
+    ST_ASSIGN(preflight_, RequestHelper::start(preflight_work()));
+  }
+  if (allow_autopsy_) {
+    ST_ASSIGN(autopsy_, RequestHelper::start(autopsy_work()));
   }
   ST_ASSIGN(options_.token, serve::load_token(token_file_));
   if (!where_.loopback && options_.token.empty()) {
@@ -75,6 +84,10 @@ Status Serving::prepare(const std::string& listen) {
   }
   if (allow_preflight_ && options_.token.empty()) {
     return fail("with --allow-preflight every user of this host could have it send to others",
+                "give --token-file; it is needed on loopback too", ErrorKind::kUsage);
+  }
+  if (allow_autopsy_ && options_.token.empty()) {
+    return fail("with --allow-autopsy every user of this host could look at the jobs of others",
                 "give --token-file; it is needed on loopback too", ErrorKind::kUsage);
   }
   if (accepts() && options_.token.empty()) {
@@ -100,9 +113,15 @@ Status Serving::prepare(const std::string& listen) {
   return {};
 }
 
+std::string_view Serving::allows() const {
+  return allow_preflight_ ? preflight_work().flag : allow_autopsy_ ? autopsy_work().flag : "";
+}
+
 void Serving::leave_to_child() {
-  if (preflight_) {
-    preflight_->leave_to_child();
+  for (const auto* helper : {&preflight_, &autopsy_}) {
+    if (*helper) {
+      (*helper)->leave_to_child();
+    }
   }
 }
 
@@ -134,7 +153,14 @@ Status Serving::serve(const std::vector<std::string>& files, Served which, int s
   const auto recordings = serve::recordings_in_files(files);
   serve::ApiOptions api_options{.copies_folder = copies.path(), .report_to_json = report::report_to_json};
   if (preflight_) {
-    api_options.preflight = [this](const serve::PreflightRequest& request) { return preflight_->answer(request); };
+    api_options.preflight = [this](const serve::PreflightRequest& request) {
+      return request.only_ready ? preflight_->ready() : preflight_->answer(serve::to_json(request));
+    };
+  }
+  if (autopsy_) {
+    api_options.autopsy = [this](const serve::AutopsyRequest& request) {
+      return autopsy_->answer(serve::to_json(request));
+    };
   }
   api_options.accepted = accepted_.get();
   serve::Api api(*recordings, std::move(api_options));

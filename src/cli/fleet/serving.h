@@ -5,12 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/handle.h"
 #include "base/result.h"
+#include "cli/fleet/helper/request_helper.h"
 #include "cli/fleet/node_trouble.h"
-#include "cli/fleet/preflight_helper.h"
 #include "cli/framework/flag.h"
 #include "serve/accept/accepted_folder.h"
 #include "serve/http/listener.h"
@@ -23,13 +24,13 @@ enum class Served { kRecordings, kComing };
 
 class Serving {
  public:
-  /// --token-file, --tls-cert, --tls-key and --allow-preflight; hidden, for the lab: --node-fault.
+  /// --token-file, --tls-cert, --tls-key, --allow-preflight and --allow-autopsy; hidden, for the lab: --node-fault.
   [[nodiscard]] std::vector<Flag> flags();
   /// --accept and --accept-limit, of a server that does nothing else.
   [[nodiscard]] std::vector<Flag> accept_flags();
 
   /// Reads the token and the certificate, and binds the socket: with the rights that this process still has. Errors
-  /// (kUsage): beyond loopback or with --allow-preflight or --accept without a token, half of a certificate. To be
+  /// (kUsage): beyond loopback or with an --allow flag or --accept without a token, half of a certificate. To be
   /// called before the first thread is started.
   [[nodiscard]] Status prepare(const std::string& listen);
 
@@ -40,8 +41,10 @@ class Serving {
   [[nodiscard]] Status serve(const std::vector<std::string>& files, Served which, int stop,
                              const std::function<void(const std::string&)>& announce);
 
-  [[nodiscard]] bool allows_preflight() const { return allow_preflight_; }
+  /// The flag that has this server do more than read, where one is given: "--allow-preflight". Else empty.
+  [[nodiscard]] std::string_view allows() const;
   [[nodiscard]] bool accepts() const { return !accept_.empty(); }
+  [[nodiscard]] bool works_without_files() const { return accepts() || allow_autopsy_; }
   [[nodiscard]] const std::string& token_file() const { return token_file_; }
   /// In a process whose child, forked after prepare(), serves: what is only the child's is closed here.
   void leave_to_child();
@@ -51,13 +54,15 @@ class Serving {
   std::string certificate_;
   std::string key_;
   bool allow_preflight_ = false;
+  bool allow_autopsy_ = false;
   std::string fault_;
   std::string accept_;
   serve::AcceptLimits accept_limits_;
 
   [[nodiscard]] std::vector<std::string> announcement() const;
 
-  std::unique_ptr<PreflightHelper> preflight_;
+  std::unique_ptr<RequestHelper> preflight_;
+  std::unique_ptr<RequestHelper> autopsy_;
   std::unique_ptr<serve::AcceptedFolder> accepted_;
   serve::ListenAddress where_;
   serve::Listener listener_;

@@ -110,8 +110,9 @@ class TraceSubcommand final : public Subcommand {
   }
 
   Result<int> run(Console& console) override {
-    if (serve_.empty() && serving_.allows_preflight()) {
-      return fail("--allow-preflight is for the server of --serve", "give --serve ADDR:PORT too", ErrorKind::kUsage);
+    if (serve_.empty() && !serving_.allows().empty()) {
+      return fail(fmt::format("{} is for the server of --serve", serving_.allows()), "give --serve ADDR:PORT too",
+                  ErrorKind::kUsage);
     }
     ST_TRY(push_.prepare(serving_.token_file()));
     if (!command_.empty()) {

@@ -154,7 +154,7 @@ HttpAnswer nothing_at_this_path(int api_version) {
 }
 
 std::span<const Api::Route> Api::routes() {
-  static constexpr std::array<Route, 10> kRoutes{
+  static constexpr std::array<Route, 11> kRoutes{
       {{"GET", "/v1/clock", "this host's clock now", &Api::clock},
        {"GET", "/v1/node", "versions, and the recordings that are served", &Api::node},
        {"POST", "/v1/query", "runs one SELECT on each recording", &Api::query},
@@ -164,6 +164,7 @@ std::span<const Api::Route> Api::routes() {
        {"POST", Api::kUploadPath, "takes in a recording", &Api::accept_recording},
        {"POST", "/v1/rows", "rows of one recording, for an analysis elsewhere", &Api::rows},
        {"POST", "/v1/preflight", "takes part in tests of the network between nodes", &Api::preflight},
+       {"POST", "/v1/autopsy", "looks at the jobs that run on this host", &Api::autopsy},
        {"POST", "/mcp", "a message of the Model Context Protocol", &Api::mcp}}};
   return kRoutes;
 }
@@ -341,6 +342,15 @@ HttpAnswer Api::preflight(const HttpRequest& request) {
   }
   const auto wanted = parse_preflight_request(request.body);
   return wanted ? options_.preflight(*wanted) : answer_of_error(wanted.error());
+}
+
+HttpAnswer Api::autopsy(const HttpRequest& request) {
+  if (!options_.autopsy) {
+    return answer_of_error(403, "this server does not look at the jobs of its host",
+                           "start it with --allow-autopsy if clients may learn what runs there");
+  }
+  const auto wanted = parse_autopsy_request(request.body);
+  return wanted ? options_.autopsy(*wanted) : answer_of_error(wanted.error());
 }
 
 HttpAnswer Api::mcp(const HttpRequest& request) {

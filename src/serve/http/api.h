@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The HTTP API over recordings (docs/serve.md, docs/openapi.json): which requests there are, and their answers. Nothing
 // is changed by one, and no request names a file: recordings are asked for by the names that they are served under.
-// Where the operator allows it, requests do more than read: `preflight` has this node send to others, and what agents
-// hand over is kept in a folder of its own.
+// Where the operator allows it, requests do more than read: `preflight` has this node send to others, `autopsy` has it
+// look at the jobs that run on it, and what agents hand over is kept in a folder of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@
 #include "model/finding.h"
 #include "serve/accept/accepted_folder.h"
 #include "serve/host_clock.h"
-#include "serve/http/preflight_request.h"
 #include "serve/http/row_lines.h"
 #include "serve/http_message.h"
 #include "serve/mcp/server.h"
 #include "serve/recordings.h"
+#include "serve/requests/autopsy_request.h"
+#include "serve/requests/preflight_request.h"
 #include "serve/rows/spool.h"
 
 namespace stalltrace::serve {
@@ -43,6 +44,8 @@ struct ApiOptions {
   std::function<HostClock()> clock = read_host_clock;
   /// Takes part in tests between nodes; by several threads at once. Null: the operator does not allow it.
   std::function<HttpAnswer(const PreflightRequest&)> preflight = {};
+  /// Looks at the jobs that run on this host; by several threads at once. Null: the operator does not allow it.
+  std::function<HttpAnswer(const AutopsyRequest&)> autopsy = {};
   /// What agents hand over is kept there. Null: the operator does not allow it.
   AcceptedFolder* accepted = nullptr;
 };
@@ -79,6 +82,7 @@ class Api {
   HttpAnswer accept_recording(const HttpRequest& request);
   HttpAnswer rows(const HttpRequest& request);
   HttpAnswer preflight(const HttpRequest& request);
+  HttpAnswer autopsy(const HttpRequest& request);
   HttpAnswer mcp(const HttpRequest& request);
 
   Recordings& recordings_;

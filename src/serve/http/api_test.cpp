@@ -325,6 +325,7 @@ class HttpBodies : public HttpApi {
     accepted_ = store::must(AcceptedFolder::open(folder_ / "accepted", {}));
     ApiOptions all = options();
     all.preflight = [](const PreflightRequest&) { return HttpAnswer{.body = "{}"}; };
+    all.autopsy = [](const AutopsyRequest&) { return HttpAnswer{.body = "{}"}; };
     all.accepted = accepted_.get();
     api_ = std::make_unique<Api>(*recordings_, all);
     const auto file = read_file(source_path("docs/openapi.json"));
@@ -369,7 +370,7 @@ TEST_F(HttpBodies, AreNeededWhereTheyAreDescribed) {
       }
     }
   }
-  EXPECT_THAT(with_members, ElementsAre("/v1/findings", "/v1/rows", "/v1/preflight"));
+  EXPECT_THAT(with_members, ElementsAre("/v1/findings", "/v1/rows", "/v1/preflight", "/v1/autopsy"));
 }
 
 TEST_F(HttpBodies, OfRowsHaveTheMembersThatAreDescribed) {
@@ -434,6 +435,18 @@ TEST_F(HttpBodies, OfPreflightHaveTheMembersThatAreDescribed) {
   for (const std::string& name : of_rank_0_alone) {
     EXPECT_FALSE(takes_body(with(of_rank_1, name, at(whole, name)))) << name;
   }
+}
+
+TEST_F(HttpBodies, OfAutopsyHaveTheMembersAndLimitsThatAreDescribed) {
+  const Json schema = described("/v1/autopsy");
+  const Json whole = json(to_json(AutopsyRequest{}));
+  const auto takes_body = taker("/v1/autopsy");
+  expect_members(schema, whole, texts_of(at(schema, "required")), takes_body);
+  const Json seconds = at(schema, "properties.seconds");
+  EXPECT_TRUE(takes_body(with(whole, "seconds", at(seconds, "minimum"))));
+  EXPECT_TRUE(takes_body(with(whole, "seconds", at(seconds, "maximum"))));
+  EXPECT_FALSE(takes_body(with(whole, "seconds", *at(seconds, "minimum").integer() - 1)));
+  EXPECT_FALSE(takes_body(with(whole, "seconds", *at(seconds, "maximum").integer() + 1)));
 }
 
 TEST_F(HttpBodies, OfPreflightHaveTheLimitsThatAreDescribed) {

@@ -11,7 +11,7 @@
 #include "fleet/client.h"
 #include "fleet/node_list.h"
 #include "fleet/query.h"
-#include "serve/http/preflight_request.h"
+#include "serve/requests/preflight_request.h"
 
 namespace stalltrace::cli {
 

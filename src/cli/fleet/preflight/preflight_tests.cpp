@@ -10,8 +10,8 @@
 #include "base/io/write_all.h"
 #include "base/result.h"
 #include "capture/discover/identity.h"
+#include "cli/fleet/helper/answer_lines.h"
 #include "cli/fleet/network_tests.h"
-#include "cli/fleet/preflight/answer_lines.h"
 #include "preflight/peers/launch_output.h"
 #include "serve/json/json.h"
 
@@ -62,17 +62,10 @@ Result<bool> coordinate_for(const PreflightRequest& request, const preflight::La
   return coordinate_launch(launch, own_environment(), reporter);
 }
 
-}  // namespace
-
-int make_preflight_tests(const std::string& request, int out) {
-  const auto parsed = serve::parse_preflight_request(request);
-  if (!parsed) {
-    (void)write_all(out, line_of(parsed.error()));
-    return 1;
-  }
-  const preflight::Launch launch = launch_of(*parsed);
-  if (parsed->rank == 0) {
-    const auto failed = coordinate_for(*parsed, launch, out);
+int make_tests(const PreflightRequest& request, int out) {
+  const preflight::Launch launch = launch_of(request);
+  if (request.rank == 0) {
+    const auto failed = coordinate_for(request, launch, out);
     if (!failed) {
       (void)write_all(out, line_of(failed.error()));
     }
@@ -81,6 +74,24 @@ int make_preflight_tests(const std::string& request, int out) {
   const auto failed = take_part_in_launch(launch, own_environment());
   (void)write_all(out, failed ? line_of(Json::object({{"failed", *failed}})) : line_of(failed.error()));
   return failed ? 0 : 1;
+}
+
+Result<HelperTask> read_request(const std::string& text) {
+  ST_ASSIGN(const PreflightRequest request, serve::parse_preflight_request(text));
+  return HelperTask{.limit_ns = request.limit_ms * kNsPerMs,
+                    .run = [request](int out) { return make_tests(request, out); }};
+}
+
+}  // namespace
+
+const HelperWork& preflight_work() {
+  static constexpr HelperWork kWork{.flag = "--allow-preflight",
+                                    .process_name = "st-preflight",
+                                    .it = "the tests",
+                                    .busy = "this node takes part in other tests of the network",
+                                    .ask_for_less = "test fewer nodes, or give --rounds",
+                                    .read = read_request};
+  return kWork;
 }
 
 std::vector<preflight::HostCheck> checks_of_missing(const std::vector<PreflightRequest::Missing>& missing) {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/fleet/preflight/frames.h"
-#include "cli/fleet/preflight/running_tests.h"
-#include "cli/fleet/preflight/testing/sockets.h"
+#include "cli/fleet/helper/frames.h"
+#include "cli/fleet/helper/helper_task.h"
+#include "cli/fleet/helper/testing/sockets.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::cli {
@@ -30,7 +30,7 @@ TEST(PreflightTests, NodesThatAreMissingAreFailedChecksWithTheirRemedies) {
 TEST(PreflightTests, WhatIsNoRequestHasAnAnswerWithAnEnd) {
   const Sockets sockets;
   FrameReader orders;
-  EXPECT_TRUE(serve_preflight_request("{}", sockets.helper.get(), orders));
+  EXPECT_TRUE(answer_request(preflight_work(), "{}", sockets.helper.get(), orders));
   FrameReader answer;
   std::string frame;
   ASSERT_EQ(answer.next(sockets.server.get(), kNsPerSecond, frame), FrameReader::Got::kFrame);

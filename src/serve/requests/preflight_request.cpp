@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/preflight_request.h"
+#include "serve/requests/preflight_request.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "serve/json/json.h"
+#include "serve/requests/request_members.h"
 
 namespace stalltrace::serve {
 namespace {
 
 constexpr size_t kSecretDigits = 64;
 constexpr size_t kMostAddresses = 16;
-
-std::unexpected<Error> no_valid(std::string_view member) {
-  return fail("the request's body has no valid '" + std::string(member) + "'", "docs/serve.md has its form",
-              ErrorKind::kUsage);
-}
 
 bool is_address(const std::string& number) {
   std::array<unsigned char, sizeof(in6_addr)> bytes{};
@@ -30,64 +25,6 @@ bool is_address(const std::string& number) {
 bool is_secret_text(const std::string& text) {
   return text.size() == kSecretDigits && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
-
-/// Reads the members one by one; the first that is not as it has to be is the error.
-class Members {
- public:
-  explicit Members(const Json& object) : object_(object) {}
-
-  int64_t number(std::string_view name, int64_t low, int64_t high) {
-    const Json* member = take(name);
-    const int64_t* value = member == nullptr ? nullptr : member->integer();
-    if (value == nullptr || *value < low || *value > high) {
-      refuse(name);
-      return low;
-    }
-    return *value;
-  }
-  std::string text(std::string_view name, size_t longest) {
-    const Json* member = take(name);
-    return member == nullptr ? refused(name) : text_of(*member, name, longest);
-  }
-  /// The elements, of which there are `low` to `high`.
-  Json::Array array(std::string_view name, size_t low, size_t high) {
-    const Json* member = take(name);
-    const Json::Array* values = member == nullptr ? nullptr : member->values();
-    if (values == nullptr || values->size() < low || values->size() > high) {
-      refuse(name);
-      return {};
-    }
-    return *values;
-  }
-  std::string text_of(const Json& value, std::string_view name, size_t longest) {
-    const std::string* text = value.text();
-    return text == nullptr || text->empty() || text->size() > longest ? refused(name) : *text;
-  }
-  void refuse(std::string_view name) { wrong_ = wrong_.empty() ? std::string(name) : wrong_; }
-  /// After all were read: those that nothing asked for are refused too.
-  Status status() {
-    for (const auto& [name, value] : *object_.members()) {
-      if (!taken_.contains(name)) {
-        refuse(name);
-      }
-    }
-    return wrong_.empty() ? Status() : no_valid(wrong_);
-  }
-
- private:
-  const Json* take(std::string_view name) {
-    taken_.insert(std::string(name));
-    return object_.find(name);
-  }
-  std::string refused(std::string_view name) {
-    refuse(name);
-    return {};
-  }
-
-  const Json& object_;
-  std::set<std::string> taken_;
-  std::string wrong_;
-};
 
 }  // namespace
 
@@ -132,12 +69,8 @@ std::string to_json(const PreflightRequest& request) {
 }
 
 Result<PreflightRequest> parse_preflight_request(std::string_view text) {
-  const auto json = parse_json(text, {.depth = 4, .values = 4096, .members = 24});
-  if (!json || !json->is_object()) {
-    return fail("the request's body is not a JSON object of a few members", "docs/serve.md has its form",
-                ErrorKind::kUsage);
-  }
-  Members members(*json);
+  ST_ASSIGN(const Json json, request_object(text, {.depth = 4, .values = 4096, .members = 24}));
+  RequestMembers members(json);
   PreflightRequest request;
   const std::string ask = members.text("ask", 16);
   request.only_ready = ask == "ready";
@@ -146,7 +79,7 @@ Result<PreflightRequest> parse_preflight_request(std::string_view text) {
     return request;
   }
   if (ask != "tests") {
-    return no_valid("ask");
+    return no_valid_member("ask");
   }
   request.ranks = static_cast<int32_t>(members.number("ranks", 1, kMostPreflightNodes));
   request.rank = static_cast<int32_t>(members.number("rank", 0, request.ranks - 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes in frames, over the socket between a server and its helper for tests of the network.
+// Bytes in frames, over the socket between a server and its helper.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace stalltrace::cli {
 
 inline constexpr size_t kLongestFrame = 1 << 20;
 
-/// Appends a frame: bytes after their number. None at all: the end of the tests, or, from the server, that they are to
+/// Appends a frame: bytes after their number. None at all: the end of the work, or, from the server, that it is to
 /// end.
 void append_frame(std::string& frames, std::string_view bytes);
 

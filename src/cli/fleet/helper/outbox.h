@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines on their way from the helper for tests to its server, which may be slow to take them.
+// Lines on their way from a helper to its server, which may be slow to take them.
 #pragma once
 
 #include <string>

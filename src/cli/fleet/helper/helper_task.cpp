@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/running_tests.h"
+#include "cli/fleet/helper/helper_task.h"
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -26,10 +26,8 @@
 #include "base/process/subprocess.h"
 #include "base/text.h"
 #include "base/untrusted/helper_child.h"
-#include "cli/fleet/preflight/answer_lines.h"
-#include "cli/fleet/preflight/outbox.h"
-#include "cli/fleet/preflight/preflight_tests.h"
-#include "serve/http/preflight_request.h"
+#include "cli/fleet/helper/answer_lines.h"
+#include "cli/fleet/helper/outbox.h"
 
 namespace stalltrace::cli {
 namespace {
@@ -46,17 +44,17 @@ struct Running {
   UniqueFd output;
 };
 
-[[noreturn]] void run_tests(const std::string& request, int out) {
+[[noreturn]] void run_task(const HelperWork& work, const HelperTask& task, int out) {
   limit_worker_memory();
   try {
-    ::_exit(make_preflight_tests(request, out));
+    ::_exit(task.run(out));
   } catch (const std::exception&) {
-    (void)write_all(out, line_of(Error{.what = "no memory is left for the tests"}));
+    (void)write_all(out, line_of(Error{.what = fmt::format("no memory is left for {}", work.it)}));
   }
   ::_exit(1);
 }
 
-std::optional<Running> start_tests(const std::string& request, int server) {
+std::optional<Running> start_task(const HelperWork& work, const HelperTask& task, int server) {
   auto pipe = make_pipe();
   const pid_t parent = ::getpid();
   const pid_t child = pipe ? ::fork() : -1;
@@ -67,7 +65,7 @@ std::optional<Running> start_tests(const std::string& request, int server) {
     }
     ::close(server);
     pipe->read_end.reset();
-    run_tests(request, pipe->write_end.get());
+    run_task(work, task, pipe->write_end.get());
   }
   if (child < 0) {
     return std::nullopt;
@@ -82,7 +80,7 @@ std::optional<Running> start_tests(const std::string& request, int server) {
 
 /// How it ended. Nothing: it hangs in the kernel, and is left to it. To be called before it is reaped, as until then no
 /// other process or group has its number.
-std::optional<ExitStatus> end_tests(Running& running) {
+std::optional<ExitStatus> end_task(Running& running) {
   ::kill(-running.process.pid(), SIGKILL);
   (void)running.process.send_signal(SIGKILL);
   const auto ended = running.process.wait_for(kDying);
@@ -94,9 +92,9 @@ std::optional<ExitStatus> end_tests(Running& running) {
   return ended ? *ended : std::nullopt;
 }
 
-enum class Ended : uint8_t { kByThemselves, kByTime, kBySize, kByServer, kServerGone };
+enum class Ended : uint8_t { kByItself, kByTime, kBySize, kByServer, kServerGone };
 
-/// Hands on what the tests write, until they end, their time is over, or the server wants no more.
+/// Hands on what the task writes, until it ends, its time is over, or the server wants no more.
 Ended hand_on(int output, int64_t limit_ns, int server, FrameReader& orders, Outbox& out) {
   const int64_t end_ns = monotonic_now_ns() + limit_ns;
   int64_t sent_bytes = 0;
@@ -122,7 +120,7 @@ Ended hand_on(int output, int64_t limit_ns, int server, FrameReader& orders, Out
     if (polled[0].revents != 0) {
       const ssize_t got = ::read(output, piece.data(), piece.size());
       if (got == 0 || (got < 0 && errno != EINTR)) {
-        return Ended::kByThemselves;
+        return Ended::kByItself;
       }
       if (got > 0) {
         sent_bytes += got;
@@ -141,32 +139,33 @@ Ended hand_on(int output, int64_t limit_ns, int server, FrameReader& orders, Out
 
 }  // namespace
 
-bool serve_preflight_request(const std::string& request, int server, FrameReader& orders) {
+bool answer_request(const HelperWork& work, const std::string& request, int server, FrameReader& orders) {
   Outbox out(server);
-  const auto parsed = serve::parse_preflight_request(request);
-  auto running = parsed ? start_tests(request, server) : std::nullopt;
+  const Result<HelperTask> task = work.read(request);
+  auto running = task ? start_task(work, *task, server) : std::nullopt;
   if (!running) {
-    out.add(Error{.what = "no process can be started for the tests",
-                  .remedy = "raise the limits of processes and open files"});
+    out.add(task ? Error{.what = fmt::format("no process can be started for {}", work.it),
+                         .remedy = "raise the limits of processes and open files"}
+                 : task.error());
     out.add_end();
     return out.send_all();
   }
-  const int64_t limit_ns = parsed->limit_ms * kNsPerMs;
-  const Ended ended = hand_on(running->output.get(), limit_ns, server, orders, out);
+  const Ended ended = hand_on(running->output.get(), task->limit_ns, server, orders, out);
   // Its own end, if it comes: with the output closed it is near.
   const bool ended_itself =
-      ended == Ended::kByThemselves && wait_readable(running->process.end_descriptor(), monotonic_now_ns() + kExitNs);
-  const auto status = end_tests(*running);  // before anything waits for the server
+      ended == Ended::kByItself && wait_readable(running->process.end_descriptor(), monotonic_now_ns() + kExitNs);
+  const auto status = end_task(*running);  // before anything waits for the server
   if (ended == Ended::kServerGone) {
     return false;
   }
   if (ended == Ended::kByTime) {
-    out.add(Error{.what = fmt::format("the tests were ended after {}", format_duration(limit_ns)),
-                  .remedy = "test fewer nodes, or give --rounds"});
+    out.add(Error{.what = fmt::format("{} took longer than {}", work.it, format_duration(task->limit_ns)),
+                  .remedy = std::string(work.ask_for_less)});
   } else if (ended == Ended::kBySize) {
-    out.add(Error{.what = "the report is too large", .remedy = "test fewer nodes, or give --rounds"});
+    out.add(
+        Error{.what = fmt::format("the answer of {} is too large", work.it), .remedy = std::string(work.ask_for_less)});
   } else if (ended_itself && status && status->signal) {
-    out.add(Error{.what = "the process of the tests was ended by " + format_exit(*status),
+    out.add(Error{.what = fmt::format("the process of {} was ended by {}", work.it, format_exit(*status)),
                   .remedy = "has that node memory left?"});
   }
   out.add_end();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/frames.h"
+#include "cli/fleet/helper/frames.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "cli/fleet/preflight/testing/sockets.h"
+#include "cli/fleet/helper/testing/sockets.h"
 
 namespace stalltrace::cli {
 namespace {

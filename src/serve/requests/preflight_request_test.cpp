@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "serve/http/preflight_request.h"
+#include "serve/requests/preflight_request.h"
 
 #include <gmock/gmock.h>
 

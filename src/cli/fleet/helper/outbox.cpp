@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/outbox.h"
+#include "cli/fleet/helper/outbox.h"
 
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 
-#include "cli/fleet/preflight/answer_lines.h"
-#include "cli/fleet/preflight/frames.h"
+#include "cli/fleet/helper/answer_lines.h"
+#include "cli/fleet/helper/frames.h"
 
 namespace stalltrace::cli {
 

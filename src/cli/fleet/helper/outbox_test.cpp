@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/outbox.h"
+#include "cli/fleet/helper/outbox.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "cli/fleet/preflight/answer_lines.h"
-#include "cli/fleet/preflight/frames.h"
-#include "cli/fleet/preflight/testing/sockets.h"
+#include "cli/fleet/helper/answer_lines.h"
+#include "cli/fleet/helper/frames.h"
+#include "cli/fleet/helper/testing/sockets.h"
 
 namespace stalltrace::cli {
 namespace {

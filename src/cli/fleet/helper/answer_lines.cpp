@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/answer_lines.h"
+#include "cli/fleet/helper/answer_lines.h"
 
 namespace stalltrace::cli {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/frames.h"
+#include "cli/fleet/helper/frames.h"
 
 #include <sys/socket.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of JSON that answer POST /v1/preflight (docs/openapi.json, PreflightLine).
+// The lines of JSON that answer requests for a helper's work (docs/openapi.json, PreflightLine and AutopsyLine).
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace stalltrace::cli {
 
 /// With its line end.
 std::string line_of(const serve::Json& json);
-/// The last line of tests that failed themselves.
+/// The last line of work that failed itself.
 std::string line_of(const Error& error);
 
 }  // namespace stalltrace::cli

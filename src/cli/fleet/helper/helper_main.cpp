@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/fleet/preflight/tests_helper.h"
+#include "cli/fleet/helper/helper_main.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>
@@ -16,8 +16,8 @@
 #include "base/rights/capabilities.h"
 #include "base/untrusted/helper_child.h"
 #include "base/untrusted/sandbox.h"
-#include "cli/fleet/preflight/frames.h"
-#include "cli/fleet/preflight/running_tests.h"
+#include "cli/fleet/helper/frames.h"
+#include "cli/fleet/helper/helper_task.h"
 
 extern "C" char** environ;  // NOLINT(readability-redundant-declaration): POSIX leaves it to the program
 
@@ -37,18 +37,16 @@ void forget_token() {
 }
 
 /// As root it becomes the user nobody; it has no capability from here on.
-bool give_up_rights(pid_t parent) {
-  return (::geteuid() != 0 || become_nobody(parent)) && keep_capabilities(0) && die_with_parent(parent);
-}
+bool give_up_rights(pid_t parent) { return (::geteuid() != 0 || become_nobody(parent)) && keep_capabilities(0); }
 
 }  // namespace
 
-void run_tests_helper(int socket, pid_t parent) {
+void run_helper(const HelperWork& work, int socket, pid_t parent) {
   sigset_t all;
   ::sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);  // Ctrl-C ends the server, which closes the socket
-  ::prctl(PR_SET_NAME, "st-preflight");
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what the tests leave is reaped here, not by the server
+  ::prctl(PR_SET_NAME, work.process_name);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // what a task leaves is reaped here, not by the server
   if (::dup2(socket, kServer) < 0) {
     ::_exit(1);
   }
@@ -60,14 +58,15 @@ void run_tests_helper(int socket, pid_t parent) {
   forget_token();
   go_first_when_memory_runs_out();  // with another user's id it may no longer
   const char ready = '\n';
-  if (!give_up_rights(parent) || ::send(kServer, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready) {
+  const bool has_its_rights = (work.keeps_rights || give_up_rights(parent)) && die_with_parent(parent);
+  if (!has_its_rights || ::send(kServer, &ready, sizeof ready, MSG_NOSIGNAL) != sizeof ready) {
     ::_exit(1);
   }
   FrameReader orders;
   std::string request;
   while (orders.next(kServer, -1, request) == FrameReader::Got::kFrame) {
-    // An empty one came after the end of the tests that it was for.
-    if (!request.empty() && !serve_preflight_request(request, kServer, orders)) {
+    // An empty one came after the end of the task that it was for.
+    if (!request.empty() && !answer_request(work, request, kServer, orders)) {
       break;
     }
   }
