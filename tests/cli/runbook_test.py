@@ -112,6 +112,9 @@ COVERED = {
     "sudo stalltrace stacks": "tests/jobs/stacks_test.py:PyTorch.test_a_data_loader_that_sleeps",
     "sudo stalltrace autopsy": "tests/jobs/autopsy_test.py:Autopsy.test_nccl_an_absent_rank",
     "sudo stalltrace autopsy --out $(hostname).json": "tests/cli/autopsy_test.py:Autopsy.test_a_rank_that_is_elsewhere",
+    "stalltrace autopsy --nodes gpu[001-008]":
+        "tests/jobs/autopsy_nodes_test.py:AutopsyNodes.test_a_rank_of_another_node_is_elsewhere",
+    "stalltrace serve --allow-autopsy": "tests/jobs/autopsy_nodes_test.py:AutopsyNodes.test_a_rank_of_another_node_is_elsewhere",
     "stalltrace autopsy *.json": "tests/cli/autopsy_test.py:Autopsy.test_results_of_several_hosts",
     "srun --ntasks-per-node=1 stalltrace preflight --network":
         "tests/jobs/preflight_test.py:Preflight.test_each_fault_between_nodes_is_found",

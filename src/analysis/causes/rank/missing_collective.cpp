@@ -89,8 +89,8 @@ void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Fin
                       : fmt::format(" ({} differs from the others)", context.cluster.describe(group.location.culprit)),
                   cost_text(group));
   const auto launched = [&](const HangStep& step) { return context.timeline.sequences()[step.sequence].ends_unseen(); };
-  if (std::ranges::any_of(nearest(group).root().path,
-                          launched)) {  // that these are what their devices hang in is concluded
+  // That these are what their devices hang in is concluded.
+  if (nearest(group).root().concluded || std::ranges::any_of(nearest(group).root().path, launched)) {
     finding.confidence = std::min(finding.confidence, kLaunchOrderConfidence);
   }
   finding.remedy = fmt::format("let all ranks call collectives of several communicators in one order, and {}",

@@ -478,7 +478,57 @@ HangRoot OpenCallGraph::order_cycle(const Instance& instance) const {
   }
   const bool held = std::ranges::any_of(
       instance.seen, [&](const Arrival& seen) { return timeline_.sequences()[seen.sequence].held_in_newest; });
-  return held ? different_launch_order(timeline_, instance) : HangRoot{};
+  if (held) {
+    return different_launch_order(timeline_, instance);
+  }
+  if (!instance.hung || !instance.absent.empty()) {
+    return root;
+  }
+  const AttemptIndex attempt = timeline_.groups()[instance.group].attempt;
+  const auto [found, fresh] = changed_.try_emplace(attempt);
+  if (fresh) {
+    found->second = find_changed_order(attempt);
+  }
+  return found->second;
+}
+
+/// Of calls that have not ended, because what ends all calls of a step has not come: the only rank that made calls on
+/// two communicators in another order than before, where the others made theirs as before. At the beginning of a step
+/// all of a communicator's ranks do.
+HangRoot OpenCallGraph::find_changed_order(AttemptIndex attempt) const {
+  constexpr int64_t kMostCalls = 16;
+  std::map<std::pair<uint32_t, int64_t>, std::map<MemberIndex, std::vector<HangStep>>> changed;  // by group and number
+  for (MemberIndex member = 0; member < open_calls_.size(); ++member) {
+    for (const HangStep& rare : open_calls_[member]) {
+      const CallSequence& own = timeline_.sequences()[rare.sequence];
+      for (const HangStep& frequent : open_calls_[member]) {
+        const CallSequence& other = timeline_.sequences()[frequent.sequence];
+        if (own.point_to_point || other.point_to_point || other.group == own.group ||
+            own.calls.size() > other.calls.size() || timeline_.groups()[own.group].attempt != attempt) {
+          continue;
+        }
+        int64_t number = std::max(rare.number, own.end_number() - kMostCalls);
+        for (; number < own.end_number(); ++number) {
+          if (changes_order(own, number, other)) {
+            changed[{own.group, number}][member] = {{member, rare.sequence, number},
+                                                    {member, frequent.sequence, other.end_number() - 1}};
+          }
+        }
+      }
+    }
+  }
+  HangRoot root;
+  for (const auto& [call, members] : changed) {
+    const auto& [member, path] = *members.begin();
+    if (members.size() > 1 || sequences_with(call.first, call.second).size() < 2) {
+      continue;
+    }
+    if (root.member != kNoMember && root.member != member) {
+      return {};
+    }
+    root = {.kind = HangKind::kCycle, .member = member, .path = path, .concluded = true};
+  }
+  return root;
 }
 
 std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t number) const {

@@ -60,6 +60,7 @@ class OpenCallGraph {
   [[nodiscard]] MemberIndex odd_one_of(const std::vector<HangStep>& cycle) const;
   [[nodiscard]] MemberIndex odd_one_by_order(const std::vector<HangStep>& cycle) const;
   [[nodiscard]] std::map<MemberIndex, uint32_t> sequences_with(uint32_t group, int64_t number) const;
+  [[nodiscard]] HangRoot find_changed_order(AttemptIndex attempt) const;
   using Path = std::vector<HangStep>;
   /// A walk from open call to open call. A visited call is not examined again: a second visit finds nothing better than
   /// the first.
@@ -88,6 +89,7 @@ class OpenCallGraph {
   const JobEnds& ends_;
   std::vector<std::vector<HangStep>> open_calls_;     // by member: the oldest open call of each of its sequences
   mutable std::map<AttemptIndex, HangRoot> stopped_;  // once asked for
+  mutable std::map<AttemptIndex, HangRoot> changed_;  // likewise
 };
 
 }  // namespace stalltrace::analysis
