@@ -45,9 +45,9 @@ inline constexpr double kRareWorkShare = 0.8;
 /// Any rank evaluates, saves or compiles now and then. While most of its lateness is in so few pauses, or in no larger
 /// share of the steps than above, and each of them is that long, it is not known to be a fault: the severity is
 /// `waiting`. Three is what a minute of an ordinary job has (one evaluation, one checkpoint, one compilation); in a
-/// recording of few steps they must be the smaller half. What is shorter than a second is no such phase.
+/// recording of few steps they must be the smaller half. What is shorter than half a second is no such phase.
 inline constexpr size_t kFewPauses = 3;
-inline constexpr int64_t kLongPauseNs = kNsPerSecond;
+inline constexpr int64_t kLongPauseNs = 500 * kNsPerMs;
 
 /// A late rank's calls on another communicator are searched this far back from the stall.
 inline constexpr int64_t kCallsElsewhere = 256;
