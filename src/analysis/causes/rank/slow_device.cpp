@@ -117,13 +117,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 }
 
 /// Work is uneven: now this device is last, now that one. That is ordinary, unless one of them is so late that no batch
-/// explains it.
+/// explains it. Two devices that alternate share a cause: those of a pipeline's first stage are the last in every step.
 void refine(const AnalysisContext& context, std::vector<CauseGroup>& groups) {
   const std::vector<bool> by_chance = late_by_chance(context, groups);
+  const std::vector<bool> alternates = alternates_with_another(groups);
   size_t index = 0;
   std::erase_if(groups, [&](const CauseGroup& group) {
     const bool each_is_short = group.longest_ns < kSlowDeviceGate.single_ns;
-    const bool chance = by_chance[index++] || steps_with_stalls(context, group) < kBaselineInstances;
+    const bool chance = by_chance[index] || alternates[index] || steps_with_stalls(context, group) < kBaselineInstances;
+    ++index;
     return (chance && each_is_short) || is_settling(context, group, kSlowDeviceGate);
   });
 }
