@@ -30,7 +30,7 @@ struct HangRoot {
   HangKind kind = HangKind::kNone;
   MemberIndex member = kNoMember;  // dead, outside, or the odd one; none if no single rank differs
   std::vector<HangStep> path;      // from the first rank of the search to the root
-  bool concluded = false;  // from the order in which ranks launched calls, of which no end tells which ones hang
+  bool concluded = false;  // from the order in which ranks launched calls, of which no end shows which ones hang
 };
 
 /// The majority vote on the signatures of one instance whose ranks differ.
