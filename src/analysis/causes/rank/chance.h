@@ -13,8 +13,8 @@ namespace stalltrace::analysis {
 /// than equal chances would give it (kLateDeviations).
 std::vector<bool> late_by_chance(const AnalysisContext& context, const std::vector<CauseGroup>& groups);
 
-/// For each of all groups of a cause, one for each late rank: true if it is late no more often than another one, which
-/// chance tells apart. Then what they have in common makes them late, such as their stage of a pipeline.
+/// For each of all groups of a cause, one for each late rank: true if it is late no more often than another one, or by
+/// no more than chance explains. Then what they have in common makes them late, such as their stage of a pipeline.
 std::vector<bool> alternates_with_another(const std::vector<CauseGroup>& groups);
 
 }  // namespace stalltrace::analysis
