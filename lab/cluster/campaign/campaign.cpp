@@ -236,7 +236,7 @@ class Campaign {
   Status judge(const std::string& folder, DrawResult& result) const {
     ST_ASSIGN(const TruthRead truth, read_outcome(folder, result.draw.kind));
     ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
-    ST_ASSIGN(const std::vector<ReportedFault> reported, read_findings(findings_text));
+    ST_ASSIGN(const std::vector<ReportedFault> reported, read_findings(findings_text, truth.ranks_per_node));
     std::optional<double> cost_ms;
     if (truth.faults.size() == 1) {
       const std::vector<StepTime> steps = read_steps(read_file(folder + "/rank0.steps.jsonl").value_or(""));
@@ -245,7 +245,7 @@ class Campaign {
     result.score = score(truth.faults, reported, cost_ms, truth.completed);
     if (options_.live) {
       ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
-      ST_ASSIGN(const std::vector<ReportedFault> live, read_findings(live_text));
+      ST_ASSIGN(const std::vector<ReportedFault> live, read_findings(live_text, truth.ranks_per_node));
       add_live(truth.faults, live, result.score);
     }
     return {};

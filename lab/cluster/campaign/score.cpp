@@ -20,15 +20,14 @@ constexpr std::string_view kNothing = "nothing";
 /// Of a fault that acts on all ranks alike: any rank that is accused is innocent.
 constexpr int kNoRank = -1;
 
-/// The rank at an address such as "10.77.0.3:40112" or "[fd77::3]:40112", of practice runs with one rank a node, as all
-/// draws are: where a node has several, an address is not one rank's.
-std::optional<int> rank_at(std::string_view endpoint) {
+/// The first rank of the node at an address such as "10.77.0.3:40112" or "[fd77::3]:40112".
+std::optional<int> rank_at(std::string_view endpoint, int ranks_per_node) {
   std::string_view address = endpoint.substr(0, endpoint.rfind(':'));
   if (address.starts_with('[') && address.ends_with(']')) {
     address = address.substr(1, address.size() - 2);
   }
-  for (int rank = 0; rank < kMaximumRanks; ++rank) {
-    const VirtualNode node = make_node(rank, "");
+  for (int rank = 0; rank < kMaximumRanks; rank += ranks_per_node) {
+    const VirtualNode node = make_node(rank, "", ranks_per_node);
     if (address == node.address || address == node.address6) {
       return rank;
     }
@@ -37,20 +36,20 @@ std::optional<int> rank_at(std::string_view endpoint) {
 }
 
 /// An agent of one node knows the other end only by its address.
-std::optional<int> read_end(const Json& link, const char* rank, const char* endpoint) {
+std::optional<int> read_end(const Json& link, const char* rank, const char* endpoint, int ranks_per_node) {
   if (const auto found = link.find(rank); found != link.end() && !found->is_null()) {
     return found->get<int>();
   }
   const auto found = link.find(endpoint);
-  return found == link.end() || found->is_null() ? std::nullopt : rank_at(found->get<std::string>());
+  return found == link.end() || found->is_null() ? std::nullopt : rank_at(found->get<std::string>(), ranks_per_node);
 }
 
-std::optional<FaultLink> read_link(const Json& json) {
+std::optional<FaultLink> read_link(const Json& json, int ranks_per_node) {
   if (json.is_null()) {
     return std::nullopt;
   }
-  const std::optional<int> src = read_end(json, "src_rank", "src");
-  const std::optional<int> dst = read_end(json, "dst_rank", "dst");
+  const std::optional<int> src = read_end(json, "src_rank", "src", ranks_per_node);
+  const std::optional<int> dst = read_end(json, "dst_rank", "dst", ranks_per_node);
   return src && dst ? std::optional(FaultLink{*src, *dst}) : std::nullopt;
 }
 
@@ -88,7 +87,7 @@ TrueFault read_fault(const Json& json, const NodeRanks& nodes) {
   fault.harmless = row != nullptr && row->harmless;
   fault.rank = row != nullptr && row->of_job ? kNoRank : json.at("rank").get<int>();
   std::tie(fault.node, fault.node_ranks) = node_of(fault.rank, nodes);
-  fault.link = read_link(json.at("link"));
+  fault.link = read_link(json.at("link"), 1);  // has its ranks
   if (fault.link) {
     fault.src_ranks = node_of(fault.link->src_rank, nodes).second;
     fault.dst_ranks = node_of(fault.link->dst_rank, nodes).second;
@@ -100,7 +99,7 @@ TrueFault read_fault(const Json& json, const NodeRanks& nodes) {
   return fault;
 }
 
-ReportedFault read_finding(const Json& json) {
+ReportedFault read_finding(const Json& json, int ranks_per_node) {
   ReportedFault reported;
   reported.cause = json.at("cause").get<std::string>();
   const Json& culprit = json.at("culprit");
@@ -112,7 +111,7 @@ ReportedFault read_finding(const Json& json) {
       reported.node = node->get<std::string>();
     }
   }
-  reported.link = read_link(json.at("link"));
+  reported.link = read_link(json.at("link"), ranks_per_node);
   reported.accuses = !culprit.is_null() || !json.at("link").is_null();
   reported.waiting = json.at("severity").get<std::string>() == to_text(Severity::kWaiting);
   reported.confidence = json.at("confidence").get<double>();
@@ -268,6 +267,7 @@ Result<TruthRead> read_truth(std::string_view json) {
     truth.ended_ns = root.at("run").at("ended_ns").get<int64_t>();
     truth.completed = root.at("run").at("completed").get<bool>();
     const NodeRanks nodes = read_nodes(root);
+    truth.ranks_per_node = nodes.empty() ? 1 : static_cast<int>(nodes.begin()->second.size());
     for (const Json& fault : root.at("faults")) {
       ++truth.planned;
       if (fault.at("injected").get<bool>()) {
@@ -278,11 +278,11 @@ Result<TruthRead> read_truth(std::string_view json) {
   });
 }
 
-Result<std::vector<ReportedFault>> read_findings(std::string_view json) {
-  return read_json(json, "findings.json", [](const Json& root) {
+Result<std::vector<ReportedFault>> read_findings(std::string_view json, int ranks_per_node) {
+  return read_json(json, "findings.json", [&](const Json& root) {
     std::vector<ReportedFault> reported;
     for (const Json& finding : root.at("findings")) {
-      reported.push_back(read_finding(finding));
+      reported.push_back(read_finding(finding, ranks_per_node));
     }
     return reported;
   });

@@ -56,11 +56,13 @@ struct TruthRead {
   size_t planned = 0;             // also those that did not
   int64_t ended_ns = 0;
   bool completed = false;
+  int ranks_per_node = 1;
 };
 
 /// ErrorKind::kCorrupt if the lab did not write the text.
 Result<TruthRead> read_truth(std::string_view json);
-Result<std::vector<ReportedFault>> read_findings(std::string_view json);
+/// `ranks_per_node`: where a finding has an address alone, it is that of the node's first rank.
+Result<std::vector<ReportedFault>> read_findings(std::string_view json, int ranks_per_node = 1);
 std::vector<ReportedFault> reported_faults(const Report& report);
 
 /// A finding is about a fault if its time overlaps the fault's, or is within this of it: a timeout of TCP that doubled

@@ -418,6 +418,20 @@ TEST(Reading, AnEndWithoutARankIsKnownByItsAddress) {
   EXPECT_TRUE(reported->at(2).accuses) << "it accuses all the same";
 }
 
+TEST(Reading, AnAddressIsThatOfItsNodesFirstRank) {
+  const auto reported = read_findings(R"({"findings":[
+      {"cause":"packet_loss","culprit":null,"severity":"low","confidence":0.5,
+       "window":{"from_ns":4,"to_ns":6},"stall_ms":1,"link":{"src_rank":0,"dst_rank":null,"src":"10.77.0.1:42777",
+       "dst":"10.77.0.2:60356"}}]})",
+                                      2);
+  ASSERT_TRUE(reported) << reported.error().what;
+  EXPECT_EQ(reported->at(0).link->dst_rank, 2);
+  const auto truth = read_truth(R"({"run":{"ended_ns":9,"completed":true},"faults":[],
+      "nodes":[{"node":"node0","rank":0},{"node":"node0","rank":1},{"node":"node1","rank":2},{"node":"node1","rank":3}]})");
+  ASSERT_TRUE(truth) << truth.error().what;
+  EXPECT_EQ(truth->ranks_per_node, 2);
+}
+
 TEST(Reading, DamageIsAnErrorNotACrash) {
   for (const char* text : {"", "{", "[]", "{}", R"({"run":{"ended_ns":"x","completed":true},"faults":[]})"}) {
     ASSERT_FALSE(read_truth(text)) << text;
