@@ -103,9 +103,8 @@ const std::vector<FaultRow>& rows() {
       {FaultKind::kMissingCollective,
        "missing_collective",
        {Key::kRank, Key::kHow},
-       "a rank does not go on in the step `from`; how=computing or how=blocked; how=order: it calls two communicators "
-       "in "
-       "the other order (tp-pp-dp)"},
+       "a rank does not go on in the step `from`; how=computing or how=blocked; how=order: it calls two "
+       "communicators in the other order (tp-pp-dp)"},
       {FaultKind::kMismatchedCollective,
        "mismatched_collective",
        {Key::kRank},

@@ -5,13 +5,14 @@ in Python frames such as PyTorch's."""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import urllib.request
 
 import recordings
-from job import wait_until
+from job import Tracer, wait_until
 from processes import free_port, job_environment
 from servers import Served
 from stalltrace import DONE, FAILED, FINDINGS, PROGRAM, USAGE, Case, run
@@ -146,6 +147,17 @@ class AutopsyNodes(Case):
     @staticmethod
     def is_helper(pid):
         return pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "st-autopsy"
+
+    def test_the_server_of_a_trace_looks_at_the_whole_host(self):
+        tracer = Tracer(self, "--serve", "127.0.0.1:0", "--token-file", self.token, "--allow-autopsy", "--pid", os.getpid())
+        log = self.folder / "tracer.log"
+        wait_until(lambda: re.search(r"http://\S+:\d+\n", log.read_text()), "the server")
+        beside = self.host("gpu02", (0, 1), alone=False)
+        result = self.ask(re.search(r"http://(\S+:\d+)", log.read_text())[1])
+        self.assertIn(result.returncode, (DONE, FINDINGS), result.stderr)
+        ranks = [rank["rank"] for rank in json.loads(result.stdout)["ranks"] if rank["job"] == self.id()]
+        self.assertEqual(ranks, [0, 1], beside.lines)
+        self.assertEqual(tracer.stop(), 0)
 
     def test_the_token_is_needed(self):
         self.refused(run("serve", "--allow-autopsy", "--listen", "127.0.0.1:0", environment={"STALLTRACE_TOKEN": ""}), USAGE, "--token-file")

@@ -182,7 +182,7 @@ class SingleNode {
     }
   }
 
-  /// Connections that had unread data in one of the gaps: what an idle one has not shows nothing.
+  /// Connections that had unread data in one of the gaps. An idle connection, without any, proves nothing.
   [[nodiscard]] static std::set<FlowIndex> speaking(const std::vector<Gap>& gaps) {
     std::set<FlowIndex> flows;
     for (const Gap& gap : gaps) {

@@ -388,7 +388,7 @@ Result<HostResult> read_result(std::string_view json) {
     account.report = reader.text(row, "report");
     account.statements = texts_of(reader.list(row, "statements"));
   }
-  if (evidence->contains("problems")) {  // the versions before 2026-11-27 have none
+  if (evidence->contains("problems")) {  // an older version writes none
     host.problems = texts_of(reader.list(*evidence, "problems", kMostProblems));
   }
   std::string wrong = reader.wrong();

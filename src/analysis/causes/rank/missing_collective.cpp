@@ -89,6 +89,15 @@ void describe_cycle(const AnalysisContext& context, const CauseGroup& group, Fin
                       : fmt::format(" ({} differs from the others)", context.cluster.describe(group.location.culprit)),
                   cost_text(group));
   const auto launched = [&](const HangStep& step) { return context.timeline.sequences()[step.sequence].ends_unseen(); };
+  if (nearest(group).root().concluded) {
+    finding.evidence.push_back(
+        {"collective",
+         1,
+         fmt::format("{} called on two communicators in another order than in the steps before, and no "
+                     "other rank did; none of the step's calls has ended",
+                     short_name(context.cluster, group.location.culprit)),
+         {}});
+  }
   // That these are what their devices hang in is concluded.
   if (nearest(group).root().concluded || std::ranges::any_of(nearest(group).root().path, launched)) {
     finding.confidence = std::min(finding.confidence, kLaunchOrderConfidence);

@@ -2,6 +2,7 @@
 #include "analysis/stalls/hangs/launch_order.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -76,7 +77,30 @@ std::optional<Difference> first_difference(const std::vector<Launch>& here, cons
   return both && a->group != b->group ? std::optional(Difference{*a, *b}) : std::nullopt;
 }
 
+/// Number of calls that began before.
+int64_t calls_before(const CallSequence& sequence, int64_t time_ns) {
+  auto last = sequence.calls.end();
+  while (last != sequence.calls.begin() && (!(last - 1)->present || (last - 1)->arrival_ns >= time_ns)) {
+    --last;
+  }
+  return last - sequence.calls.begin();
+}
+
 }  // namespace
+
+bool changes_order(const CallSequence& sequence, int64_t number, const CallSequence& other) {
+  constexpr size_t kCalls = 4;
+  std::array<int64_t, kCalls> counts{};
+  for (size_t i = 0; i < kCalls; ++i) {
+    const Call* call = sequence.call_at(number - static_cast<int64_t>(i));
+    if (call == nullptr) {
+      return false;
+    }
+    counts[i] = calls_before(other, call->arrival_ns);
+  }
+  const int64_t usual = counts[1] - counts[2];
+  return usual == counts[2] - counts[3] && counts[0] - counts[1] != usual;
+}
 
 HangRoot different_launch_order(const Timeline& timeline, const Instance& instance) {
   std::optional<std::set<uint32_t>> common;

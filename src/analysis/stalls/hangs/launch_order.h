@@ -15,4 +15,9 @@ namespace stalltrace::analysis {
 /// compared; none if a thread has several communicators in one group, one per device. O(calls of these ranks).
 HangRoot different_launch_order(const Timeline& timeline, const Instance& instance);
 
+/// Of one rank, which has both sequences: true if between each two of the three calls before `number` it made as many
+/// calls of `other`, and between the last of these and call `number` another number of them. False where one of the
+/// four calls is not known. O(calls of `other` since then).
+bool changes_order(const CallSequence& sequence, int64_t number, const CallSequence& other);
+
 }  // namespace stalltrace::analysis

@@ -2,7 +2,6 @@
 #include "analysis/stalls/hangs/open_call_graph.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <set>
 
@@ -38,30 +37,6 @@ std::optional<int64_t> oldest_open(const CallSequence& sequence) {
     oldest = sequence.end_number() - 1 - (call - sequence.calls.rbegin());
   }
   return oldest;
-}
-
-/// Number of calls that began before.
-int64_t calls_before(const CallSequence& sequence, int64_t time_ns) {
-  auto last = sequence.calls.end();
-  while (last != sequence.calls.begin() && (!(last - 1)->present || (last - 1)->arrival_ns >= time_ns)) {
-    --last;
-  }
-  return last - sequence.calls.begin();
-}
-
-/// True if as many calls of `other` came between the rank's earlier calls, and not between this one and the one before.
-bool changes_order(const CallSequence& sequence, int64_t number, const CallSequence& other) {
-  constexpr size_t kCalls = 4;
-  std::array<int64_t, kCalls> counts{};
-  for (size_t i = 0; i < kCalls; ++i) {
-    const Call* call = sequence.call_at(number - static_cast<int64_t>(i));
-    if (call == nullptr) {
-      return false;
-    }
-    counts[i] = calls_before(other, call->arrival_ns);
-  }
-  const int64_t usual = counts[1] - counts[2];
-  return usual == counts[2] - counts[3] && counts[0] - counts[1] != usual;
 }
 
 }  // namespace
