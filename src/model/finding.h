@@ -74,6 +74,9 @@ struct LinkEndpoints {
   std::optional<Endpoint> dst;
 };
 
+/// Evidence::kind where the finding's link was seen from one end alone: its packets may be lost in either direction.
+inline constexpr std::string_view kDirectionNotKnown = "direction_not_known";
+
 struct Evidence {
   std::string kind;  // a tracepoint, a table or a rule that the reader can search for
   int64_t count = 0;

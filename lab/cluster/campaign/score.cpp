@@ -112,6 +112,9 @@ ReportedFault read_finding(const Json& json, int ranks_per_node) {
     }
   }
   reported.link = read_link(json.at("link"), ranks_per_node);
+  reported.either_way = std::ranges::any_of(json.value("evidence", Json::array()), [](const Json& one) {
+    return one.at("kind").get<std::string>() == kDirectionNotKnown;
+  });
   reported.accuses = !culprit.is_null() || !json.at("link").is_null();
   reported.waiting = json.at("severity").get<std::string>() == to_text(Severity::kWaiting);
   reported.confidence = json.at("confidence").get<double>();
@@ -125,6 +128,8 @@ ReportedFault read_finding(const Json& json, int ranks_per_node) {
 
 ReportedFault reported_fault(const Finding& finding) {
   ReportedFault reported{.cause = std::string(to_text(finding.cause)),
+                         .either_way = std::ranges::any_of(
+                             finding.evidence, [](const Evidence& one) { return one.kind == kDirectionNotKnown; }),
                          .accuses = finding.culprit || finding.link,
                          .waiting = finding.severity == Severity::kWaiting,
                          .confidence = finding.confidence,
@@ -177,10 +182,11 @@ bool is_of_that_time(const ReportedFault& reported, const TrueFault& fault) {
   });
 }
 
-bool is_of_that_location(const ReportedFault& reported, const TrueFault& fault) {
+/// Whether a finding with the link `link` has the fault's location.
+bool is_on(const std::optional<FaultLink>& link, const ReportedFault& reported, const TrueFault& fault) {
   if (fault.link) {
-    return reported.link && has(fault.src_ranks, reported.link->src_rank) &&
-           has(fault.dst_ranks, reported.link->dst_rank) && !reported.culprit && reported.node.empty();
+    return link && has(fault.src_ranks, link->src_rank) && has(fault.dst_ranks, link->dst_rank) &&
+           !reported.culprit && reported.node.empty();
   }
   if (fault.rank == kNoRank) {
     return !reported.accuses;
@@ -192,7 +198,13 @@ bool is_of_that_location(const ReportedFault& reported, const TrueFault& fault) 
     return (!reported.node.empty() && reported.node == fault.node) ||
            (reported.culprit && has(fault.node_ranks, *reported.culprit));
   }
-  return reported.link && on_that_side(*reported.link, fault);
+  return link && on_that_side(*link, fault);
+}
+
+bool is_of_that_location(const ReportedFault& reported, const TrueFault& fault) {
+  return is_on(reported.link, reported, fault) ||
+         (reported.either_way && reported.link &&
+          is_on(FaultLink{reported.link->dst_rank, reported.link->src_rank}, reported, fault));
 }
 
 std::vector<TrueFault> real_faults(const std::vector<TrueFault>& faults) {

@@ -19,7 +19,7 @@
 namespace stalltrace::lab {
 
 /// Grows with every change of the rules: draws that other rules scored are not counted together.
-inline constexpr int kScoringRules = 2;
+inline constexpr int kScoringRules = 3;
 
 /// One fault in effect, from truth.json.
 struct TrueFault {
@@ -43,8 +43,9 @@ struct ReportedFault {
   std::optional<int> culprit;  // the culprit's rank
   std::string node;            // the culprit's; empty: unknown
   std::optional<FaultLink> link;
-  bool accuses = false;  // it has a culprit or a link, also one that is known in part
-  bool waiting = false;  // its severity: it is not known to be a fault
+  bool either_way = false;  // one direction of the link or the other, which is not known
+  bool accuses = false;     // it has a culprit or a link, also one that is known in part
+  bool waiting = false;     // its severity: it is not known to be a fault
   double confidence = 0;
   TimeRange window;
   double stall_ms = 0;

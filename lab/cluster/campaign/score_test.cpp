@@ -63,6 +63,21 @@ TEST(Truths, NoRankIsToBlameForAFaultOfTheWholeJob) {
   EXPECT_EQ(score(truth->faults, {at_rank("late_rank", 0)}, {}).verdict, DrawVerdict::kWrong);
 }
 
+TEST(Names, ALinkOfWhichTheDirectionIsNotKnownIsThatOfEitherDirection) {
+  ReportedFault either = at_link("partition", 2, 1);
+  EXPECT_FALSE(names(either, fault("partition", 2, "", FaultLink{1, 2})));
+  either.either_way = true;
+  EXPECT_TRUE(names(either, fault("partition", 2, "", FaultLink{1, 2})));
+  EXPECT_TRUE(names(either, fault("partition", 2, "", FaultLink{2, 1})));
+  EXPECT_FALSE(names(either, fault("partition", 2, "", FaultLink{0, 1})));
+  EXPECT_FALSE(names(either, fault("partition", 1)));
+  const auto read = read_findings(R"({"findings":[{"cause":"partition","culprit":null,"severity":"critical",
+      "confidence":0.9,"window":{"from_ns":4,"to_ns":6},"link":{"src_rank":2,"dst_rank":1},"stall_ms":1.5,
+      "evidence":[{"kind":"tcp_sample"},{"kind":"direction_not_known"}]}]})");
+  ASSERT_TRUE(read) << read.error().what;
+  EXPECT_TRUE(read->at(0).either_way);
+}
+
 TEST(Names, ARankIsARank) {
   EXPECT_TRUE(names(at_rank("late_rank", 1), fault("late_rank", 1)));
   EXPECT_FALSE(names(at_rank("late_rank", 2), fault("late_rank", 1)));

@@ -108,6 +108,19 @@ Interval proven_bad(const AnalysisContext& context, FlowIndex index, const AckGa
   return proven;
 }
 
+/// Something came back in the silence, so that the other direction carries. `false` also if no sample shows it.
+bool receives(const AnalysisContext& context, FlowIndex index, const AckGap& silence) {
+  uint64_t least = UINT64_MAX;
+  uint64_t most = 0;
+  for (const SampleRecord& sample : context.evidence.samples(index)) {
+    if (sample.time_ns >= silence.time.from_ns && sample.time_ns <= silence.last_seen_ns) {
+      least = std::min(least, sample.bytes_received);
+      most = std::max(most, sample.bytes_received);
+    }
+  }
+  return most > least;
+}
+
 /// Extends the silence until TCP has repaired it: until then the doubled timer sets the pace.
 Interval until_repaired(const AnalysisContext& context, FlowIndex index, Interval silence) {
   for (const Interval& recovery : context.evidence.loss_intervals(index).intervals()) {
@@ -146,6 +159,7 @@ std::vector<SilentLink> silent_links(const AnalysisContext& context, const Stall
                     .time = until_repaired(context, index, silence.time),
                     .backoff = silence.backoff};
     link.witness = witness;
+    link.one_end = flow.peer == kNoMember && !receives(context, index, silence);
     for (const Retransmit& segment : context.evidence.retransmits(index, silence.time)) {
       ++link.retransmits;
       link.small_retransmits += segment.len > 0 && segment.len < kSmallSegmentBytes ? 1 : 0;
@@ -193,6 +207,7 @@ Hypothesis hypothesis_of(const AnalysisContext& context, const Stall& stall, Cau
     repeated.events.insert(repeated.events.end(), link.events.begin(), link.events.end());
     hypothesis.counters.at(SilenceCounted::kOvertaken).count += link.passed_behind ? 1 : 0;
     hypothesis.counters.at(SilenceCounted::kOnlySmallBefore).count += link.passed_before ? 1 : 0;
+    hypothesis.counters.at(SilenceCounted::kOneEnd).count += link.one_end ? 1 : 0;
   }
   hypothesis.counters.at(SilenceCounted::kSilent) = {1, longest_ns, {}};
   blame_common_end(context, locations, hypothesis.location);

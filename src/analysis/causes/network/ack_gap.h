@@ -27,6 +27,7 @@ struct SilentLink {
   bool passed_behind = false;  // the receiver has segments that were sent after the repeated one
   bool passed_before = false;  // only small segments have ever been acknowledged on this connection
   bool witness = false;        // carries none of its collectives (a keep-alive): shows which end the silent links share
+  bool one_end = false;        // its receiver was not recorded, and nothing came back: either direction may be lost
   std::vector<EventId> events;
 
   /// Full-size segments repeat while small ones pass: on this connection, or on another one if none repeats on this
@@ -64,6 +65,7 @@ enum class SilenceCounted : uint8_t {
   kSilent,           // the longest silence
   kOvertaken,        // links on which small segments passed after large ones
   kOnlySmallBefore,  // links that had carried only small segments before
+  kOneEnd,           // links seen from one end alone: SilentLink::one_end
 };
 
 }  // namespace stalltrace::analysis

@@ -4,6 +4,7 @@
 
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/network_job.h"
+#include "analysis/testing/subset.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -106,6 +107,32 @@ TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
     received.bytes_received = 1'100'000;
     source.accept(received);
     expect_link(only(source), Cause::kPartition, 2, 1);
+  }
+}
+
+/// Nothing that rank 1 sends is acknowledged: its data are lost on the way, or all that rank 2 sends.
+TEST(Partition, OneEndAloneDoesNotShowTheDirection) {
+  for (const bool receives : {false, true}) {
+    MemorySource source;
+    fill_silence(source, {1}, 168, KeepAlive::kNone);
+    for (int64_t second = 1; receives && second < 5; ++second) {
+      TcpSample sample = sample_of(1, kOut, kLastArrivalNs + second * kNsPerSecond);
+      sample.bytes_acked = 1'000'000;
+      sample.unacked_bytes = 100'000;
+      sample.backoff = 3;
+      sample.bytes_received = static_cast<uint64_t>(second) * 1000;
+      source.accept(sample);
+    }
+    MemorySource one_end = recorded_on(nodes_of({1}), source);
+    const Finding finding = only(one_end);
+    EXPECT_EQ(finding.cause, Cause::kPartition) << finding.summary;
+    EXPECT_FALSE(finding.culprit.has_value());
+    ASSERT_TRUE(finding.link.has_value());
+    EXPECT_EQ(finding.link->src_rank, 1);
+    EXPECT_EQ(count_of_kind(finding, kDirectionNotKnown), receives ? 0 : 1);
+    if (!receives) {
+      expect_golden_text("partition seen from one end", finding);
+    }
   }
 }
 

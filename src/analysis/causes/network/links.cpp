@@ -71,11 +71,12 @@ LinkEndpoints link_endpoints(const AnalysisContext& context, const FaultLocation
                                     : LinkEndpoints{flow.dst_rank, flow.src_rank, flow.dst, flow.src};
 }
 
-std::string link_text(const AnalysisContext& context, const FaultLocation& location) {
+std::string link_text(const AnalysisContext& context, const FaultLocation& location, LinkText text) {
   const auto end = [&](MemberIndex member) {
     return member == kNoMember ? fmt::format("{} (not recorded)", location.far_end) : context.cluster.describe(member);
   };
-  return fmt::format("from {} to {}", end(location.src), end(location.dst));
+  return text == LinkText::kOneWay ? fmt::format("from {} to {}", end(location.src), end(location.dst))
+                                   : fmt::format("between {} and {}", end(location.src), end(location.dst));
 }
 
 MemberIndex common_end(const std::vector<FaultLocation>& links) {

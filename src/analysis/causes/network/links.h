@@ -28,8 +28,11 @@ std::vector<FlowIndex> flows_of(const AnalysisContext& context, const Stall& sta
 /// The link that a flow sends on; with `backwards`, the link of its acknowledgements.
 FaultLocation link_of(const Flows& flows, FlowIndex flow, bool backwards = false);
 LinkEndpoints link_endpoints(const AnalysisContext& context, const FaultLocation& location);
-/// "from rank 1 (node1, pid 7) to rank 2 (node2, pid 8)"
-std::string link_text(const AnalysisContext& context, const FaultLocation& location);
+enum class LinkText : uint8_t {
+  kOneWay,     // "from rank 1 (node1, pid 7) to rank 2 (node2, pid 8)"
+  kEitherWay,  // "between rank 1 (node1, pid 7) and rank 2 (node2, pid 8)"
+};
+std::string link_text(const AnalysisContext& context, const FaultLocation& location, LinkText text = LinkText::kOneWay);
 /// The rank at one end of all links, if there are several links and their other ends differ.
 MemberIndex common_end(const std::vector<FaultLocation>& links);
 /// True if the stall may be the network's: nothing else is known to delay it.

@@ -36,8 +36,10 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter repeated = repeated_in_vain(context, group);
   const bool node = group.location.at_one_end();
-  const std::string where =
-      node ? "from or to " + end_text(context, group.location) : link_text(context, group.location);
+  const bool either_way = !node && group.counters.sum(SilenceCounted::kOneEnd).count > 0;
+  const std::string where = node         ? "from or to " + end_text(context, group.location)
+                            : either_way ? link_text(context, group.location, LinkText::kEitherWay)
+                                         : link_text(context, group.location);
   finding.summary = fmt::format("Nothing gets through {}: {}.", where, cost_text(group));
   finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
@@ -46,13 +48,20 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
                    format_duration(silent_ns(group))),
        repeated.events});
   finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
+  if (either_way) {
+    finding.evidence.push_back({std::string(kDirectionNotKnown),
+                                1,
+                                "only one end of the link was recorded, and nothing came back: the packets of one "
+                                "direction or of both are lost",
+                                {}});
+  }
   finding.remedy =
       node ? fmt::format("check that {} is reachable: link state of its port, cable, switch, firewall",
                          finding.culprit->node)
            : fmt::format(
-                 "check that {} reaches {} (ping between exactly these addresses): routes, switches between "
+                 "check that {} reaches {}{} (ping between exactly these addresses): routes, switches between "
                  "them, firewalls on either end",
-                 finding.link->src->address, finding.link->dst->address);
+                 finding.link->src->address, finding.link->dst->address, either_way ? " and is reached by it" : "");
 }
 
 }  // namespace
