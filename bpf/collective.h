@@ -6,6 +6,7 @@
 
 #include "arguments.h"
 #include "calls_in_flight.h"
+#include "nccl_identity.h"
 #include "stacks.h"
 #include "synchronisation.h"
 
@@ -234,6 +235,9 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
       if (sequence == ST_NO_SEQUENCE) {
         flight->room = ST_ROOM_REFUSED;
       } else {
+        if (sequence == 0 && spec->library == ST_LIBRARY_NCCL) {
+          report_identity(flight->comm);
+        }
         emit_entry(&arguments, spec, flight, process, sequence, id, call_site);
       }
       break;

@@ -96,6 +96,30 @@ struct st_call_spec {
 #define ST_GLOO_CONTEXT_SIZE 12
 #define ST_GLOO_BUFFER_SIZE 16
 
+/* NCCL marks the first and the last word of a communicator in use; where the rest is, depends on its version
+ * (src/stacks/nccl/comm_layout.h). */
+#define ST_NCCL_MAGIC 0x0280028002800280ULL
+#define ST_NCCL_LAYOUTS 32
+
+struct st_nccl_layout {
+  __u32 identity; /* offset of struct st_nccl_fields */
+  __u32 end;      /* offset of the last word; 0: no layout */
+};
+
+/* As they follow each other in NCCL's struct ncclComm. */
+struct st_nccl_fields {
+  __u64 hash; /* commHash; 0: it could not be read */
+  __s32 rank;
+  __s32 nranks;
+};
+
+/* What NCCL's memory shows of a communicator, sent before the record of its first call. */
+struct st_nccl_identity {
+  struct st_header header;
+  __u64 comm;
+  struct st_nccl_fields fields;
+};
+
 #define ST_STACK_FRAMES 32 /* frames kept per stack, innermost first */
 
 enum st_call_flags {

@@ -37,6 +37,7 @@ enum st_record_type {
   ST_RECORD_CALL_STACK,
   ST_RECORD_REQUESTS_DONE,
   ST_RECORD_PYTHON_EXCEPTION,
+  ST_RECORD_NCCL_IDENTITY,
   ST_RECORD_SOCKET_LISTING, /* what the iterators write is in no ring, but looks the same */
   ST_RECORD_THREAD_LISTING,
 };

@@ -20,7 +20,7 @@ namespace {
 int64_t bus_id(int device) { return static_cast<int64_t>(device + 1) << 12U; }
 
 std::unique_ptr<ncclComm> new_comm(int rank, int nranks, int device, const std::string& name) {
-  auto comm = std::make_unique<ncclComm>();
+  auto comm = std::make_unique_for_overwrite<ncclComm>();  // value-initialised, all of its memory would be written
   comm->rank = rank;
   comm->nranks = nranks;
   comm->device = device;
@@ -79,6 +79,7 @@ ncclResult_t connect_ranks(ncclComm* comm, uint64_t magic) {
   NCCL_TRY(comm->bootstrap->all_gather(peers.data(), sizeof(SocketAddress)));
   comm->profiler = Profiler::open(
       {.hash = comm->hash, .name = comm->name, .nodes = count_nodes(peers), .ranks = comm->nranks, .rank = comm->rank});
+  comm->memory.begin(comm->hash, comm->rank, comm->nranks, comm->device);
   return start_proxy(comm, magic, std::move(listeners), std::move(peers));
 }
 
@@ -179,7 +180,7 @@ ncclResult_t check_comm(ncclComm_t comm, const char* caller) {
     NCCL_WARN("%s : %s argument is NULL", caller, "comm");
     return ncclInvalidArgument;
   }
-  if (comm->magic != ncclComm::kMagic) {
+  if (!comm->memory.is_valid()) {
     NCCL_WARN("Error: corrupted comm object detected");
     return ncclInvalidArgument;
   }
@@ -200,7 +201,7 @@ void destroy_comm(ncclComm_t comm, bool abort) {
   info(kInit, "comm %p rank %d nranks %d cudaDev %d busId %lx - %s COMPLETE", static_cast<void*>(comm), comm->rank,
        comm->nranks, comm->device, static_cast<unsigned long>(comm->bus_id), abort ? "Abort" : "Destroy");
   comm->profiler.reset();
-  comm->magic = 0;
+  comm->memory.end();
   delete comm;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "library_memory.h"
 #include "nccl.h"
 #include "profiler/profiler.h"
 #include "ras.h"
@@ -17,9 +18,7 @@
 /// The opaque type of the API. Fields are set before the pointer is given to the user and don't change afterwards,
 /// except for the atomics and `split_count`, which belongs to the thread that splits.
 struct ncclComm {
-  static constexpr uint64_t kMagic = 0x0280028002800280ULL;
-
-  uint64_t magic = kMagic;
+  lab::nccl::LibraryMemory memory;
   int rank = 0;
   int nranks = 0;
   int device = 0;

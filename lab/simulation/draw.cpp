@@ -56,6 +56,7 @@ void draw_recording(Random& random, const DrawLimits& limits, JobOptions& option
   options.waits = random.chance(0.8);
   options.spins = random.chance(0.6);
   options.ports = random.chance(0.3);
+  options.marked = random.chance(0.75);
 }
 
 }  // namespace

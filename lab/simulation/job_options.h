@@ -89,6 +89,7 @@ struct JobOptions {
   bool plugin = false;         // each call has its own end, and the kernels' times
   double attach_s = 0;         // tracing begins this long after the first step, up to 2 s later on each node; 0: before
   double attach_share = 0;     // the same, as a share of the job's time
+  bool marked = true;          // NCCL 2.21.5 or newer: attached late, the tracer finds a communicator's name in memory
   double clock_error_ms = 0;   // UTC of a node is wrong by up to that
   double clock_drift_ppm = 0;  // and drifts by up to that; 0: with a clock error, by up to 20 ppm
   std::map<int, WrongClock> clocks;  // of single nodes: that much, instead

@@ -13,6 +13,7 @@ import pathlib
 import platform
 import subprocess
 import sys
+import time
 
 import compare
 import ddp
@@ -22,6 +23,7 @@ import network
 HERE = pathlib.Path(__file__).resolve().parent
 PROFILER_SINCE = (2, 23)  # first version with NCCL's profiler interface
 SIZES_REPORTED_SINCE = (2, 27)  # first version that reports a communicator's size through it
+MARKED_SINCE = (2, 21)  # first version that marks its communicators in memory
 LATE_RANK = 1
 
 
@@ -178,6 +180,52 @@ class Check:
             self.table.add("tracer: peers of connections",
                            *compare.check_connections(compare.Recording(trace), network.address_of))
 
+    def run_held(self):
+        """Looks at a job that runs already: which communicator each call is on, NCCL's memory alone shows."""
+        if self.nccl_version < MARKED_SINCE:
+            self.table.add("attached late", None, f"NCCL marks its communicators since {'.'.join(map(str, MARKED_SINCE))}")
+            return
+        folder = self.out / "held"
+        folder.mkdir(parents=True)
+        with subprocess.Popen([sys.executable, HERE / "ranks.py", folder, str(self.options.ranks), str(1 << 20), "loopback", "held"],
+                              env=self.environment) as job:
+            try:
+                owns = self.wait_for_calls(folder, job)
+                if owns is None:
+                    self.table.add("attached late", False, "the ranks made no calls")
+                    return
+                self.look_at_held(folder, owns)
+            finally:
+                (folder / "end").touch()
+                if job.wait(timeout=120) != 0:
+                    self.table.add("attached late: the job", False, f"ended with {job.returncode}")
+
+    def wait_for_calls(self, folder, job):
+        """The ranks' notes once each has made some calls; None if they never do."""
+        end = time.monotonic() + 60
+        while time.monotonic() < end and job.poll() is None:
+            time.sleep(0.2)
+            notes = [folder / f"own{rank}.jsonl" for rank in range(self.options.ranks)]
+            if all(note.exists() and note.read_text().count('"call"') > 5 for note in notes):
+                return [compare.Own(note) for note in notes]
+        return None
+
+    def look_at_held(self, folder, owns):
+        out = folder / "late.db"
+        traced = self.stalltrace("trace", "--out", out, "--duration", "3s", timeout=60)
+        if traced.returncode != 0:
+            self.table.add("attached late: tracer", None, traced.stderr.strip()[-200:])
+        else:
+            self.table.add("attached late: communicators", *compare.check_memory(compare.Recording(out), owns))
+        before = [compare.Own(folder / f"own{rank}.jsonl") for rank in range(self.options.ranks)]
+        looked = self.stalltrace("autopsy", "--json", "--no-trace", "--no-ras", "--seconds", 1, "--pid",
+                                 ",".join(str(own.who["pid"]) for own in owns), timeout=60)
+        after = [compare.Own(folder / f"own{rank}.jsonl") for rank in range(self.options.ranks)]
+        if looked.returncode not in (0, 1):
+            self.table.add("autopsy: communicators", False, looked.stderr.strip()[-200:])
+        else:
+            self.table.add("autopsy: communicators", *compare.check_autopsy(json.loads(looked.stdout), before, after))
+
     def run_ddp(self):
         if self.options.lab or not libraries.has_torch():
             self.table.add("PyTorch DDP", None, "no PyTorch with NCCL and a device here")
@@ -197,6 +245,7 @@ class Check:
         ready = self.prepare()
         if ready:
             self.run_nccl()
+            self.run_held()
             self.run_ddp()
         else:
             self.table.add("the rest", None, "it needs what is missing above: a GPU with NCCL, and stalltrace")

@@ -80,6 +80,35 @@ def check_hashes(recording, owns):
     return not wrong, "; ".join(wrong) or f"commId 0x{owns[0].who['hash']}"
 
 
+def check_memory(recording, owns):
+    """Of communicators that were made before the recording: NCCL's own hash, rank and size, by its memory."""
+    wrong = []
+    for own in owns:
+        seen = [(f"{(hash_ or 0) & (1 << 64) - 1:x}", rank, nranks, source) for hash_, rank, nranks, source in recording.rows(
+            "SELECT nccl_comm_hash, rank, nranks, rank_source FROM communicator WHERE pid = ?", own.who["pid"])]
+        if seen != [(own.who["hash"], own.who["rank"], own.who["ranks"], "memory")]:
+            wrong.append(f"rank {own.who['rank']}: {seen}")
+    return not wrong, "; ".join(wrong) or f"commId 0x{owns[0].who['hash']}, {len(owns)} ranks"
+
+
+def check_autopsy(result, before, after):
+    """Each rank's communicator, and its number of AllReduces, which lies between those of the notes before and after."""
+    wrong = []
+    for rank in result["ranks"]:
+        own, later = next((pair for pair in zip(before, after) if pair[0].who["pid"] == rank["pid"]), (None, None))
+        found = rank["communicators"]
+        expected = own and (own.who["hash"], own.who["rank"], own.who["ranks"])
+        if [(one["hash"].removeprefix("0x").lstrip("0"), one["rank"], one["nranks"]) for one in found] != [expected]:
+            wrong.append(f"rank {rank['rank']}: {found}, expected {expected}")
+            continue
+        launched = found[0]["launched"].get("AllReduce", found[0]["launched"].get("Collective"))
+        least, most = len(own.of("ALL_REDUCE")), len(later.of("ALL_REDUCE")) + 1  # one is launched and not noted yet
+        if launched is not None and not least <= launched <= most:
+            wrong.append(f"rank {rank['rank']}: {launched} launched, {least} to {most} made")
+    seen = len(result["ranks"])
+    return not wrong and seen == len(before), "; ".join(wrong) or f"{seen} ranks, each with its number of calls"
+
+
 def check_sequences(recording, owns):
     """On the communicator of all ranks, each call's number is higher than the one before, and all ranks agree on the
     numbers.

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One rank of the check: calls NCCL directly and notes, by its own clock and by CUDA events, what each call took.
 
-    rank.py FOLDER RANK RANKS MAX_BYTES
+    rank.py FOLDER RANK RANKS MAX_BYTES [held]
+
+With `held` it goes on with short calls until FOLDER/end is there: a job that nothing has recorded from its begin.
 """
 
 import json
@@ -109,6 +111,13 @@ class Rank:
         if self.rank == 0:
             (self.folder / "loss").write_text("0")
 
+    def held(self):
+        end = time.monotonic() + WAIT_SECONDS
+        while not (self.folder / "end").exists() and time.monotonic() < end:
+            self.timed("held", [("ALL_REDUCE", 1024, 0)])
+            time.sleep(0.02)
+        self.nccl.destroy(self.comm)
+
     def run(self):
         for phase in (self.sizes, self.operations, self.split, self.late, self.loss):
             phase()
@@ -116,4 +125,8 @@ class Rank:
 
 
 if __name__ == "__main__":
-    Rank(pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])).run()
+    one = Rank(pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    if sys.argv[5:] == ["held"]:
+        one.held()
+    else:
+        one.run()

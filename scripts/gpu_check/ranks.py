@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the ranks of one job on this machine, each a virtual node if possible, and waits for them.
 
-    ranks.py FOLDER RANKS MAX_BYTES nodes|loopback nccl|ddp
+    ranks.py FOLDER RANKS MAX_BYTES nodes|loopback nccl|ddp|held
 
 The one command that `stalltrace run` starts. Everything it made ends with it.
 """
@@ -77,7 +77,8 @@ def wait_for(pids):
 def main():
     folder, ranks, max_bytes, nodes = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4] == "nodes"
     program = ([str(HERE / "ddp.py")] if sys.argv[5] == "ddp" else None)
-    started = [start(rank, ranks, nodes, program or [str(HERE / "rank.py"), str(folder), str(rank), str(ranks), max_bytes])
+    held = ["held"] if sys.argv[5] == "held" else []
+    started = [start(rank, ranks, nodes, program or [str(HERE / "rank.py"), str(folder), str(rank), str(ranks), max_bytes, *held])
                for rank in range(ranks)]
     forwarders = []
     try:

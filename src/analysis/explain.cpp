@@ -58,7 +58,7 @@ void note_missing_ranks(const Timeline& timeline, Report& report) {
       continue;
     }
     const std::string whose =
-        group.judged_by_job() ? "the job" : fmt::format("communicator {}", format_hash(group.hash));
+        group.judged_by_job() ? "the job" : fmt::format("communicator {}", format_hash(group.name()));
     const std::string text = fmt::format("{} has {} ranks, {} recorded; not recorded: {}", whose, missing.world_size(),
                                          missing.world_size() - missing.count(), missing.text());
     if (seen.insert(text).second) {

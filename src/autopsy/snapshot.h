@@ -10,11 +10,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "model/events/tcp.h"
 #include "model/operation.h"
+#include "stacks/nccl/find_communicators.h"
 #include "stacks/rank_stacks.h"
 
 namespace stalltrace::autopsy {
@@ -115,6 +117,8 @@ struct RankState {
   uint64_t cpu_ticks = 0;    // CPU time of the process, in clock ticks
   std::vector<TcpSocket> sockets;
   std::string no_sockets;  // why there are none; empty: they were read
+  std::vector<stacks::NcclCommunicator> communicators;
+  std::string communicators_problem;  // why there may be more; empty: its memory was searched, or it has no NCCL
 };
 
 /// Between the first and the last snapshot of one host (--seconds).

@@ -35,7 +35,7 @@ constexpr std::array<OperationName, kOperationCount> kOperations{{
 constexpr std::array<std::string_view, 4> kLibraries{"nccl", "rccl", "mpi", "gloo"};
 constexpr std::array<std::string_view, 7> kCompletions{"open",    "call",       "profiler", "sync",
                                                        "network", "unobserved", "captured"};
-constexpr std::array<std::string_view, 5> kRankSources{"", "init", "environment", "plugin", "derived"};
+constexpr std::array<std::string_view, 6> kRankSources{"", "init", "environment", "plugin", "derived", "memory"};
 
 struct Datatype {
   std::string_view name;

@@ -44,7 +44,7 @@ enum class Completion : uint8_t {
 };
 
 /// The origin of a rank number; `kUnknown` means there is none.
-enum class RankSource : uint8_t { kUnknown, kInit, kEnvironment, kPlugin, kDerived };
+enum class RankSource : uint8_t { kUnknown, kInit, kEnvironment, kPlugin, kDerived, kMemory };
 
 /// True for operations that move data between ranks and therefore carry a sequence number.
 constexpr bool is_collective(Operation op) { return op <= Operation::kBarrier; }

@@ -32,7 +32,8 @@ void ProcessRegistry::learn_rank(int32_t pid, int32_t rank, int32_t nranks, Rank
     return;
   }
   Process& process = found->second;
-  const bool by_communicator = process.rank_source == RankSource::kInit || process.rank_source == RankSource::kPlugin;
+  const bool by_communicator = process.rank_source == RankSource::kInit || process.rank_source == RankSource::kPlugin ||
+                               process.rank_source == RankSource::kMemory;
   const bool better =
       process.rank_source == RankSource::kUnknown || (by_communicator && nranks > process.world_size.value_or(0));
   if (better) {

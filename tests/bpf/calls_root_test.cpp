@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every argument of every call, as the kernel side sees it, against a library whose calls are known.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -9,6 +10,7 @@
 #include <span>
 
 #include "capture/decode/collective/unique_id.h"
+#include "stacks/nccl/comm_layout.h"
 #include "support.h"
 
 namespace stalltrace::capture {
@@ -125,6 +127,31 @@ TEST_F(CallsRoot, EachWayToMakeACommunicator) {
   }
   EXPECT_TRUE(comms[2].destroyed_ns);
   EXPECT_FALSE(comms[0].destroyed_ns);
+}
+
+TEST_F(CallsRoot, NcclsMemoryShowsWhichCommunicatorACallIsOn) {
+  Trace trace;
+  std::array<Job, 2> jobs;
+  for (const size_t i : {0U, 1U}) {
+    const stacks::CommLayout& layout = i == 0 ? stacks::comm_layouts().front() : stacks::comm_layouts().back();
+    jobs[i].must(fmt::format("marked {} {}", layout.identity, layout.end));
+    jobs[i].must("all_reduce 140");
+    jobs[i].must(fmt::format("marked {} {}", layout.identity, layout.end + 8));  // of no version
+    jobs[i].must("all_reduce 141");
+  }
+  trace.stop();
+
+  for (Job& job : jobs) {
+    const auto comms = trace.communicators(job.pid());
+    ASSERT_THAT(comms, SizeIs(2));
+    EXPECT_EQ(comms[0].nccl_comm_hash, 0xabcU);
+    EXPECT_THAT(comms[0].rank, Optional(3));
+    EXPECT_THAT(comms[0].nranks, Optional(8));
+    EXPECT_EQ(comms[0].rank_source, RankSource::kMemory);
+    EXPECT_EQ(comms[1].nccl_comm_hash, 0U);
+    EXPECT_THAT(trace.call(job.pid(), 140).rank, Optional(3)) << "it is known before the call";
+    EXPECT_EQ(trace.call(job.pid(), 141).rank, std::nullopt);
+  }
 }
 
 TEST_F(CallsRoot, AGroupIsLaunchedByItsOutermostEnd) {

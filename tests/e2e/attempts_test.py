@@ -106,6 +106,10 @@ class Attempts(Case):
         tracer = self.tracer()
         time.sleep(2)
         self.expect_two_jobs(tracer)
+        # NCCL's memory shows which communicator each call is on.
+        rows = tracer.rows("SELECT comm_id_hash, nranks, rank_source, group_concat(rank) FROM (SELECT * FROM communicator ORDER BY rank)"
+                           " GROUP BY nccl_comm_hash")
+        self.assertEqual([tuple(row) for row in rows], [(None, 2, "memory", "0,1")] * 2)
 
     def two_jobs(self, steps):
         return [Job(self, "--steps", steps, "--device-ms", 15, log=f"job{number}.") for number in range(2)]

@@ -165,7 +165,8 @@ class GpuCheck(Case):
         for what in ("every call once", "ranks", "communicator hash", "sequence numbers"):
             for evidence in ("plugin", "tracer"):
                 self.assertEqual(verdicts.get(f"{evidence}: {what}"), "ok", result.stdout + result.stderr)
-        self.assertEqual(verdicts.get("tracer: the late rank is found"), "ok", result.stdout + result.stderr)
+        for what in ("tracer: the late rank is found", "attached late: communicators", "autopsy: communicators"):
+            self.assertEqual(verdicts.get(what), "ok", result.stdout + result.stderr)
         if verdicts.get("virtual nodes") == "ok":
             for what in ("tracer: the loss is found", "tracer: peers of connections"):
                 self.assertEqual(verdicts.get(what), "ok", result.stdout + result.stderr)

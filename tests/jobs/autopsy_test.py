@@ -49,6 +49,7 @@ class Autopsy(Case):
         job = NetworkJob(self, "nccl")
         finding = self.hangs(job, lambda: job.absent(1), "missing_collective", 1)
         self.assertEqual(finding["severity"], "waiting")  # it may still come
+        self.assertIn("nccl_memory", [one["kind"] for one in finding["evidence"]])  # it launched fewer calls
         verdict = self.look(job)
         self.assertEqual((verdict["state"], verdict["findings"]), ("progresses", []))
 

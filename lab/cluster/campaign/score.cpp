@@ -185,8 +185,8 @@ bool is_of_that_time(const ReportedFault& reported, const TrueFault& fault) {
 /// Whether a finding with the link `link` has the fault's location.
 bool is_on(const std::optional<FaultLink>& link, const ReportedFault& reported, const TrueFault& fault) {
   if (fault.link) {
-    return link && has(fault.src_ranks, link->src_rank) && has(fault.dst_ranks, link->dst_rank) &&
-           !reported.culprit && reported.node.empty();
+    return link && has(fault.src_ranks, link->src_rank) && has(fault.dst_ranks, link->dst_rank) && !reported.culprit &&
+           reported.node.empty();
   }
   if (fault.rank == kNoRank) {
     return !reported.accuses;

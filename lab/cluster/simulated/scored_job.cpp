@@ -93,7 +93,9 @@ Result<JobOptions> draw_simulated(uint64_t seed, int64_t number, std::string_vie
 std::string text_of(const JobOptions& options) {
   std::string text = fmt::format(
       "seed {}, {}, {}x{}, {} steps{}{}{}{}{}{}", options.seed, options.shape, options.nodes, options.ranks_per_node,
-      options.steps, options.plugin ? ", plugin" : "", options.attach_share > 0 ? ", attached late" : "",
+      options.steps, options.plugin ? ", plugin" : "",
+      options.attach_share > 0 ? options.marked || options.plugin ? ", attached late" : ", attached late, old NCCL"
+                               : "",
       options.clock_error_ms > 0 ? fmt::format(", clocks {:.0f} ms", options.clock_error_ms) : "",
       options.cut_share > 0 ? fmt::format(", cut at {:.0f} %", 100 * options.cut_share) : "",
       options.tcp ? ", tcp" : "", options.waits ? "" : ", no waits");

@@ -133,6 +133,9 @@ ncclResult_t launch(ncclComm_t comm, std::vector<Operation> operations) {
       streams.push_back(operation.stream);
     }
   }
+  for (const Operation& operation : operations) {
+    comm->memory.count(operation.function);
+  }
   const DeviceGuard guard(comm->device);
   const std::shared_ptr<WorkQueue>& queue = comm->proxy->queue();
   const auto plan = std::make_shared<Plan>(std::move(operations), queue, streams.size());

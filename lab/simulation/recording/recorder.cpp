@@ -60,6 +60,7 @@ bool Recorder::knows_communicators(const RankHistory& rank) const {
 RankSource Recorder::rank_source(const RankHistory& rank) const {
   return rank.started_ns + kCreatedNs >= from_ns_ ? RankSource::kInit
          : options_.plugin                        ? RankSource::kPlugin
+         : options_.marked                        ? RankSource::kMemory
                                                   : RankSource::kEnvironment;
 }
 
@@ -141,10 +142,11 @@ void Recorder::write_processes(EventSink& sink) const {
           row.rank_source = rank_source(own);
           row.created_ns = to_clock(own.started_ns + kCreatedNs);
         } else {
-          row.rank = rank;
-          row.nranks = options_.ranks();
-          row.rank_source = rank_source(own);
           row.created_ns = to_clock(from_ns_);
+          row.nccl_comm_hash = options_.marked ? hash_of(attempt, group) : 0;
+          row.rank = options_.marked ? static_cast<int32_t>(position - ranks.begin()) : rank;
+          row.nranks = options_.marked ? static_cast<int32_t>(ranks.size()) : options_.ranks();
+          row.rank_source = rank_source(own);
         }
         sink.accept(row);
       }
@@ -174,7 +176,7 @@ Collective Recorder::row_of(int rank, const RankHistory& own, const Call& call) 
   } else {
     row.peer = call.peer;
   }
-  if (knows_communicators(own)) {
+  if (knows_communicators(own) || options_.marked) {
     row.rank = call.position;
     row.nranks = static_cast<int32_t>(ranks.size());
     row.rank_source = rank_source(own);

@@ -125,7 +125,8 @@ WaitShare EvidenceStore::share(MemberIndex member, WaitKind kind, Interval windo
   std::map<int32_t, int64_t> competitor_best;
   for (; record != records.end() && record->window.from_ns < window.to_ns; ++record) {
     const int64_t overlap_ns = intersect(record->window, window).length();
-    if (overlap_ns == 0 || (tid != 0 && record->tid != tid)) {
+    if (overlap_ns == 0 || (tid != 0 && record->tid != tid) ||
+        (competitors != Competitors::kAll && record->idle_before)) {
       continue;
     }
     // A summary has an amount but no times: it counts towards the overlapping stall, up to the overlap.

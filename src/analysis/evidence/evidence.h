@@ -36,6 +36,7 @@ struct WaitRecord {
   WaitKind kind = WaitKind::kBlocked;
   bool open = false;
   bool competitor_belongs = false;  // the competitor is part of the job or of the tracer
+  bool idle_before = false;         // kRunnable: a single wait, and the core that ended it had nothing to run
   uint32_t competitor = 0;          // index of a name; 0: none
   int32_t competitor_pid = 0;
   int64_t competitor_ns = 0;
@@ -120,8 +121,12 @@ struct SampleRecord {
   uint8_t backoff = 0;
 };
 
-/// Whose time on a core counts as the reason of a kRunnable wait.
-enum class Competitors : uint8_t { kAll, kOutsideJob };
+/// Which kRunnable waits count, and whose time on a core as their reason.
+enum class Competitors : uint8_t {
+  kAll,         // also where nothing had the core: a cgroup that may not run, a switch of tasks that was not seen
+  kSomething,   // all but those
+  kOutsideJob,  // those behind programs that are not of the job
+};
 
 /// Which evidence tables have rows, so that `unknown` can name the missing ones.
 struct EvidencePresence {

@@ -30,13 +30,14 @@ void add_or_join(Finding finding, Report& report) {
 void note_limits(std::span<const RasReportView> reports, bool found, Report& report) {
   const RasReportView& newest = reports.back();
   report.notes.push_back(fmt::format("{}: {}", newest.file, newest.text));
-  if (reports.size() > 1) {
+  if (reports.size() > 1 && !newest.from_memory) {
     report.notes.push_back(
         fmt::format("the newest of {} reports of RAS is judged; older ones show what changed", reports.size()));
   }
   if (!found) {
-    report.notes.emplace_back(
-        "RAS counts launches: no rank that answers is behind for certain, but a transfer that hangs shows in no count");
+    report.notes.push_back(
+        fmt::format("{} counts launches: no rank {} is behind for certain, but a transfer that hangs shows in no count",
+                    newest.counted_by(), newest.from_memory ? "that was read" : "that answers"));
   }
 }
 

@@ -50,8 +50,9 @@ class NumberJudge {
  private:
   void note(const RasComm& comm, std::string_view text) {
     if (++notes_ <= kMostNotes) {
-      verdicts_.notes.push_back(fmt::format("communicator {} of {} in RAS's report: {}", format_hash(comm.hash),
-                                            count_of(comm.nranks, "rank"), text));
+      verdicts_.notes.push_back(fmt::format("communicator {} of {} in {}: {}", format_hash(comm.hash),
+                                            count_of(comm.nranks, "rank"),
+                                            newest_.from_memory ? newest_.file : "RAS's report", text));
     }
   }
 
@@ -209,7 +210,10 @@ class NumberJudge {
       finding.evidence.push_back({"log_line", 1, fmt::format("{}: the same numbers", standing.since->file), {}});
     }
     finding.evidence.push_back(
-        {"log_line", 0, "RAS counts launches: whether the call before has ended is not known", {}});
+        {"log_line",
+         0,
+         fmt::format("{} counts launches: whether the call before has ended is not known", newest_.counted_by()),
+         {}});
     finding.remedy = look_at_absent(few.empty() ? "each rank" : names_of(newest_, comm, few));
     finding.remedy += standing.stands_still() ? "" : kAskAgain;
     const auto same = std::ranges::find_if(verdicts_.findings, [&](const Finding& one) {

@@ -73,7 +73,7 @@ Result<std::vector<RasReportView>> read_ras_reports(EventSource& source) {
   std::map<NodeId, Node> files;
   ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
   for (const Node& node : nodes) {
-    if (node.agent_version == kRasFormat) {
+    if (node.agent_version == kRasFormat || node.agent_version == kNcclMemoryFormat) {
       files.emplace(node.node_id, node);
     }
   }
@@ -92,6 +92,7 @@ Result<std::vector<RasReportView>> read_ras_reports(EventSource& source) {
       reports.push_back(
           {.file = file->second.name, .text = row.text, .time_ns = row.timestamp_ns, .comms = {}, .processes = {}});
       reports.back().timed = !lacks(file->second, kLacksTimes);
+      reports.back().from_memory = file->second.agent_version == kNcclMemoryFormat;
       return;
     }
     const auto statement = ras_statement_from_text(row.text);

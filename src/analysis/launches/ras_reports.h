@@ -57,9 +57,12 @@ struct RasReportView {
   std::string text;  // "report of NCCL's RAS 2.29.1: 9 communicators"
   int64_t time_ns = 0;
   bool timed = true;
+  bool from_memory = false;  // of the ranks' processes, not of RAS
   std::map<CommHash, RasComm> comms;
   std::vector<RasProcess> processes;
 
+  /// "RAS", "NCCL"
+  [[nodiscard]] std::string_view counted_by() const { return from_memory ? "NCCL" : "RAS"; }
   /// The rank in the job of a rank of any communicator; none if no communicator of the whole job names it.
   [[nodiscard]] std::optional<int32_t> job_rank(const RasComm& comm, const RasRank& rank) const;
 };

@@ -73,6 +73,7 @@ inline Ending late(int who, int64_t late_ns) {
 inline WaitSpan starved(int64_t from_ns, int64_t waited_ns, int32_t by_pid, const std::string& by_name) {
   WaitSpan wait{.node_id = node_of_rank(1), .timestamp_ns = from_ns, .window_ns = waited_ns, .waited_ns = waited_ns};
   wait.kind = WaitKind::kRunnable;
+  wait.count = 1;
   wait.pid = wait.tid = 11;
   wait.by_pid = by_pid;
   wait.by_name = by_name;

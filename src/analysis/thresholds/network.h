@@ -41,9 +41,11 @@ inline constexpr int64_t kLossyAroundNs = 30 * kNsPerSecond;
 inline constexpr double kPassedBeforeCertainty = 0.8;
 /// Segments below this size are small: every network carries them (IPv6 requires packets of 1280 bytes).
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
-/// The receiver must count this many bytes beyond the acknowledged ones to prove that data arrive: more than the SYN
-/// and the FIN, which count as bytes.
-inline constexpr uint64_t kArrivedBytes = 100;
+/// The most confidence in a partition that one end alone shows: a host that lost its power is as silent.
+inline constexpr double kOneEndConfidence = 0.8;
+/// The receiver must count more than this many bytes beyond the acknowledged ones to prove that data arrive: a SYN and a
+/// FIN count as one each. A message may be as short as 48 bytes (Gloo's header).
+inline constexpr uint64_t kArrivedBytes = 2;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
 inline constexpr double kBusyShare = 0.7;
 /// A collective does not wait for a connection with less than this share of the busiest connection's bytes.

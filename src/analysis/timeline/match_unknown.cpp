@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "analysis/thresholds/matching.h"
@@ -137,6 +138,7 @@ bool of_one_job(const Member& x, const Member& y) {
 bool may_belong_together(const CallSequence& a, const CallSequence& b, const Cluster& cluster) {
   return a.member != b.member && !a.point_to_point && !b.point_to_point &&
          of_one_job(cluster.member(a.member), cluster.member(b.member)) &&
+         (a.nccl_hash == 0 || b.nccl_hash == 0 || a.nccl_hash == b.nccl_hash) &&
          (!a.nranks || !b.nranks || *a.nranks == *b.nranks) &&
          (!a.comm_rank || !b.comm_rank || *a.comm_rank != *b.comm_rank);
 }
@@ -166,10 +168,12 @@ class Matcher {
     const uint32_t first = home == nullptr ? index : groups_[home->index].front();
     // Of the communicators of these two ranks, others may have no group yet.
     if (home == nullptr || !is_clearly_nearest(index, first) || !is_clearly_nearest(first, index)) {
+      note(index, groups_.size());
       groups_.push_back({index});
       return;
     }
     sequence.number_offset += home->shift + all_[first].first_number();
+    note(index, home->index);
     groups_[home->index].push_back(index);
   }
 
@@ -182,15 +186,37 @@ class Matcher {
         matches.unmatched.push_back(group.front());
       }
     }
+    matches.nccl_hashes.resize(groups_.size());
+    for (const auto& [key, groups] : of_hash_) {
+      const size_t group = *groups.begin();
+      const bool all = std::ranges::all_of(
+          groups_[group], [&, hash = key.second](uint32_t sequence) { return all_[sequence].nccl_hash == hash; });
+      matches.nccl_hashes[group] = groups.size() == 1 && all ? key.second : 0;
+    }
     matches.groups = std::move(groups_);
     return matches;
   }
 
  private:
+  /// NCCL's hash, in a job attempt.
+  using HashKey = std::pair<AttemptIndex, CommHash>;
+  [[nodiscard]] HashKey hash_key(const CallSequence& sequence) const {
+    return {cluster_.attempt_of(sequence.member), sequence.nccl_hash};
+  }
+  void note(uint32_t index, size_t group) {
+    if (all_[index].nccl_hash != 0 && !all_[index].point_to_point) {
+      of_hash_[hash_key(all_[index])].insert(group);
+    }
+  }
+
   /// Those that make the sequence's calls; none where more than are compared may have its rank.
   [[nodiscard]] std::vector<Candidate> groups_for(const CallSequence& sequence) const {
     std::vector<size_t> open;
+    const auto identified = of_hash_.find(hash_key(sequence));
     for (size_t group = 0; group < groups_.size(); ++group) {
+      if (identified != of_hash_.end() && !identified->second.contains(group)) {
+        continue;
+      }
       if (std::ranges::all_of(groups_[group],
                               [&](uint32_t other) { return may_belong_together(all_[other], sequence, cluster_); })) {
         open.push_back(group);
@@ -233,6 +259,7 @@ class Matcher {
   const Cluster& cluster_;
   std::map<MemberIndex, std::vector<uint32_t>> of_member_;
   std::vector<std::vector<uint32_t>> groups_;
+  std::map<HashKey, std::set<size_t>> of_hash_;  // groups with sequences of that hash
 };
 
 }  // namespace
@@ -249,7 +276,7 @@ UnknownMatches match_unknown_sequences(std::vector<CallSequence>& all, const std
 void doubt_whole_groups(const std::vector<uint32_t>& unmatched, const std::vector<CallSequence>& all,
                         const Cluster& cluster, std::vector<Group>& groups) {
   for (Group& group : groups) {
-    if (unmatched.empty() || group.hash != 0 || group.point_to_point || !group.all_took_part) {
+    if (unmatched.empty() || group.name() != 0 || group.point_to_point || !group.all_took_part) {
       continue;
     }
     const Member& member = cluster.member(all[group.sequences.front()].member);

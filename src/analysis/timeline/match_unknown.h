@@ -15,12 +15,15 @@ struct UnknownMatches {
   /// Those that are alone although their communicator may have other ranks of their job: the calls of none are near
   /// enough, those of several communicators are about as near, or there are too many to compare. Ascending.
   std::vector<uint32_t> unmatched;
+  /// Of each group NCCL's hash of its communicator, if all sequences with that hash are in it, and no others; else 0.
+  std::vector<CommHash> nccl_hashes;
 };
 
 /// Groups sequences of such communicators (same job, same operations and sizes, nearest ends) and sets their number
-/// offsets. A sequence joins a group only where that is near enough and clearly the nearest (thresholds/matching.h),
-/// also of what its rank and the group's first one call elsewhere. `sequences` are indices into `all`. The number of
-/// sequences that each is compared with is bounded, as is that of compared calls.
+/// offsets. Where NCCL's hashes are known, only sequences with the same one are compared. A sequence joins a group only
+/// where that is near enough and clearly the nearest (thresholds/matching.h), also of what its rank and the group's
+/// first one call elsewhere. `sequences` are indices into `all`. The number of sequences that each is compared with is
+/// bounded, as is that of compared calls.
 UnknownMatches match_unknown_sequences(std::vector<CallSequence>& all, const std::vector<uint32_t>& sequences,
                                        const Cluster& cluster);
 

@@ -54,10 +54,12 @@ class MatchUnknown : public testing::Test {
     }
     UnknownMatches matches = match_unknown_sequences(sequences_, all, *cluster_);
     unmatched_ = matches.unmatched;
+    nccl_hashes_ = matches.nccl_hashes;
     return matches.groups;
   }
 
   std::vector<uint32_t> unmatched_;
+  std::vector<CommHash> nccl_hashes_;
   MemorySource source_;
   std::optional<Cluster> cluster_;
   std::vector<CallSequence> sequences_;
@@ -70,6 +72,41 @@ TEST_F(MatchUnknown, CallsOfOneTimeAreOneInstance) {
   const int64_t number = sequences_[1].first_number();
   EXPECT_EQ(number - sequences_[0].first_number(), 7);
   EXPECT_EQ(sequences_[0].call_at(number)->arrival_ns + kNsPerUs, sequences_[1].calls[0].arrival_ns);
+}
+
+/// The calls of both communicators end at the same times.
+TEST_F(MatchUnknown, NcclsOwnHashesDecideWhatTimesDoNot) {
+  for (const bool known : {false, true}) {
+    sequences_.clear();
+    for (const int32_t pid : {10, 11}) {
+      for (const CommHash hash : {0xa, 0xb}) {
+        add(pid, pid == 10 ? 0 : 7);
+        sequences_.back().nccl_hash = known ? hash : 0;
+        sequences_.back().nranks = 2;
+        sequences_.back().comm_rank = pid - 10;
+      }
+    }
+    const auto groups = match();
+    if (known) {
+      EXPECT_EQ(groups, (std::vector<std::vector<uint32_t>>{{0, 2}, {1, 3}}));
+      EXPECT_EQ(nccl_hashes_, (std::vector<CommHash>{0xa, 0xb}));
+      EXPECT_EQ(sequences_[2].first_number() - sequences_[0].first_number(), 7);
+    } else {
+      EXPECT_EQ(groups.size(), 4U);
+      EXPECT_EQ(nccl_hashes_, std::vector<CommHash>(4, 0));
+    }
+  }
+}
+
+/// Another rank of the communicator ends its calls at other times: it is not in the group, which so is not all of it.
+TEST_F(MatchUnknown, AHashOfTwoGroupsIsTheNameOfNone) {
+  for (const int32_t pid : {10, 11, 12}) {
+    add_rare(pid, pid == 12 ? kLongStepNs / 2 : 0);
+    sequences_.back().nccl_hash = 0xa;
+  }
+  EXPECT_EQ(match(), (std::vector<std::vector<uint32_t>>{{0, 1}, {2}}));
+  EXPECT_EQ(nccl_hashes_, std::vector<CommHash>(2, 0));
+  EXPECT_EQ(unmatched_, (std::vector<uint32_t>{2}));
 }
 
 TEST_F(MatchUnknown, OneRankIsInAGroupOnce) {

@@ -75,6 +75,7 @@ CallSequence* SequenceTable::first_piece(const Collective& row) {
   sequence.first_seq = row.seq.value_or(0);
   sequence.destroyed = cluster_.destroyed(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash);
   if (const Communicator* known = cluster_.communicator(row.node_id, row.pid, row.comm_ptr, row.comm_id_hash)) {
+    sequence.nccl_hash = known->nccl_comm_hash;
     sequence.comm_rank = known->rank ? known->rank : sequence.comm_rank;
     sequence.nranks = known->nranks ? known->nranks : sequence.nranks;
   }

@@ -102,8 +102,10 @@ class TimelineBuilder {
       put(found->second, i);
     }
     UnknownMatches matches = match_unknown_sequences(timeline_.sequences_, unknown, cluster_);
-    for (const std::vector<uint32_t>& sequences : matches.groups) {
-      timeline_.groups_.push_back({.point_to_point = timeline_.sequences_[sequences[0]].point_to_point});
+    for (size_t i = 0; i < matches.groups.size(); ++i) {
+      const std::vector<uint32_t>& sequences = matches.groups[i];
+      timeline_.groups_.push_back(
+          {.nccl_hash = matches.nccl_hashes[i], .point_to_point = timeline_.sequences_[sequences[0]].point_to_point});
       for (const uint32_t sequence : sequences) {
         put(static_cast<uint32_t>(timeline_.groups_.size() - 1), sequence);
       }

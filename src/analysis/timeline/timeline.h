@@ -95,6 +95,7 @@ struct CallSequence {
   MemberIndex member = kNoMember;
   uint32_t group = 0;
   CommHash hash = 0;
+  CommHash nccl_hash = 0;  // NCCL's own of the same communicator, also where `hash` is not known; 0: not known either
   uint64_t comm_ptr = 0;
   std::optional<int32_t> comm_rank;
   std::optional<int32_t> nranks;
@@ -167,7 +168,8 @@ struct CallSequence {
 };
 
 struct Group {
-  CommHash hash = 0;  // 0: made before tracing began, matched by order and time
+  CommHash hash = 0;       // 0: made before tracing began, matched by order and time
+  CommHash nccl_hash = 0;  // of such a one NCCL's own, if all its ranks' calls are in this group; else 0
   AttemptIndex attempt = kNoAttempt;
   bool point_to_point = false;
   std::optional<int32_t> nranks;
@@ -181,7 +183,9 @@ struct Group {
   bool all_took_part = false;
 
   /// Its size is not known, or not the peer of its Sends and Recvs: which ranks it has to have is known of its job.
-  [[nodiscard]] bool judged_by_job() const { return point_to_point || hash == 0 || !nranks; }
+  [[nodiscard]] bool judged_by_job() const { return point_to_point || name() == 0 || !nranks; }
+  /// What distinguishes the communicator from others; 0: nothing.
+  [[nodiscard]] CommHash name() const { return hash != 0 ? hash : nccl_hash; }
 };
 
 /// CallSignature::bytes of a row.

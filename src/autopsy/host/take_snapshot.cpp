@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "autopsy/host/read_communicators.h"
 #include "autopsy/native/call_names.h"
 #include "autopsy/native/native_calls.h"
 #include "autopsy/sockets/namespace_sockets.h"
@@ -129,6 +130,13 @@ void locate(RankState& state, const ThreadStack& thread) {
   state.activity = stacks::describe_activity(thread);
 }
 
+const RankState* same_process(const Snapshot& before, const RankState& rank) {
+  const auto found = std::ranges::find_if(before.ranks, [&](const RankState& other) {
+    return other.pid == rank.pid && other.start_ticks == rank.start_ticks;
+  });
+  return found == before.ranks.end() ? nullptr : &*found;
+}
+
 class RankReader {
  public:
   explicit RankReader(const Procfs& procfs) : procfs_(procfs) {}
@@ -187,7 +195,7 @@ class RankReader {
 
 }  // namespace
 
-Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks) {
+Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks, const Snapshot* before) {
   Snapshot snapshot{.taken_ns = monotonic_now_ns(), .ranks = {}, .host_addresses = {}};
   std::vector<pid_t> pids;
   for (const RankToRead& rank : ranks) {
@@ -225,6 +233,9 @@ Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks) 
     snapshot.ranks.push_back(std::move(state));
   }
   reader.finish(snapshot.ranks);
+  for (RankState& rank : snapshot.ranks) {
+    read_communicators(procfs, before == nullptr ? nullptr : same_process(*before, rank), rank);
+  }
   snapshot.host_addresses = sockets.addresses();
   return snapshot;
 }

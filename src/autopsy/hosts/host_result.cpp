@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "model/json/autopsy_result.h"
+#include "stacks/nccl/find_communicators.h"
 
 namespace stalltrace::autopsy {
 namespace {
@@ -24,6 +25,7 @@ constexpr size_t kMostValues = size_t{4} << 20;  // names of members count as we
 constexpr size_t kMostRanks = 4096;
 constexpr size_t kMostRows = size_t{1} << 17;  // of any other list
 constexpr size_t kLongestText = 4096;
+constexpr size_t kMostOperations = 16;
 constexpr size_t kMostProblems = 64;
 constexpr int64_t kLongestMs = std::numeric_limits<uint32_t>::max();  // as in the kernel's tcp_info
 constexpr int64_t kLatestNs = int64_t{1} << 62;
@@ -51,6 +53,15 @@ OrderedJson to_json(const TcpSocket& socket) {
           {"received_bytes", socket.received},
           {"silent_ms", or_null(socket.silent_ms)},
           {"ack_age_ms", socket.ack_age_ms}};
+}
+
+OrderedJson to_json(const stacks::NcclCommunicator& communicator) {
+  OrderedJson launched = OrderedJson::array();
+  for (const auto& [operation, count] : communicator.launched) {
+    launched.push_back({{"operation", operation}, {"count", count}});
+  }
+  return {{"address", communicator.address}, {"hash", communicator.hash},     {"rank", communicator.rank},
+          {"nranks", communicator.nranks},   {"device", communicator.device}, {"launched", std::move(launched)}};
 }
 
 OrderedJson to_json(const RankState& rank) {
@@ -82,7 +93,12 @@ OrderedJson to_json(const RankState& rank) {
                   {"call_problem", rank.call_problem},
                   {"cpu_ticks", rank.cpu_ticks},
                   {"no_sockets", rank.no_sockets},
+                  {"communicators", OrderedJson::array()},
+                  {"communicators_problem", rank.communicators_problem},
                   {"sockets", OrderedJson::array()}};
+  for (const stacks::NcclCommunicator& communicator : rank.communicators) {
+    one["communicators"].push_back(to_json(communicator));
+  }
   for (const TcpSocket& socket : rank.sockets) {
     one["sockets"].push_back(to_json(socket));
   }
@@ -217,6 +233,19 @@ TcpSocket socket_of(const Json& row, Reader& reader) {
   return socket;
 }
 
+stacks::NcclCommunicator communicator_of(const Json& row, Reader& reader) {
+  stacks::NcclCommunicator communicator;
+  communicator.address = reader.number<uint64_t>(row, "address");
+  communicator.hash = reader.number<uint64_t>(row, "hash", 1);
+  communicator.nranks = reader.number<int32_t>(row, "nranks", 1, kMostRankNumber);
+  communicator.rank = reader.number<int32_t>(row, "rank", 0, kMostRankNumber);
+  communicator.device = reader.number<int32_t>(row, "device");
+  for (const Json& one : reader.list(row, "launched", kMostOperations)) {
+    communicator.launched.emplace_back(reader.text(one, "operation"), reader.number<uint64_t>(one, "count"));
+  }
+  return communicator;
+}
+
 RankState rank_of(const Json& row, const std::string& node, Reader& reader) {
   RankState rank{.node = node};
   rank.pid = reader.number<pid_t>(row, "pid", 1);
@@ -246,6 +275,12 @@ RankState rank_of(const Json& row, const std::string& node, Reader& reader) {
   rank.call_problem = reader.text(row, "call_problem");
   rank.cpu_ticks = reader.number<uint64_t>(row, "cpu_ticks");
   rank.no_sockets = reader.text(row, "no_sockets");
+  if (row.contains("communicators")) {  // an older version writes none
+    rank.communicators_problem = reader.text(row, "communicators_problem");
+    for (const Json& one : reader.list(row, "communicators", stacks::kMostCommunicators)) {
+      rank.communicators.push_back(communicator_of(one, reader));
+    }
+  }
   for (const Json& socket : reader.list(row, "sockets")) {
     rank.sockets.push_back(socket_of(socket, reader));
   }

@@ -34,6 +34,9 @@ HostResult full_host() {
   job.last(1).launcher_job = "none";
   job.last(1).rank.reset();
   job.last(1).world_size.reset();
+  rank.communicators = {
+      {.address = UINT64_MAX, .hash = UINT64_MAX, .rank = 1, .nranks = 2, .device = 3, .launched = {{"AllReduce", 7}}}};
+  rank.communicators_problem = "open /proc/4000/pagemap: Permission denied";
   TcpSocket& socket = job.socket(1, 0, 1);
   socket.state = TcpState::kCloseWait;
   socket.timer = Timer::kWindowProbe;
@@ -106,6 +109,7 @@ TEST(HostResult, EachRefusalSaysWhatItIs) {
   in_rank("pid", int64_t{1} << 40);
   in_rank("world_size", 1 << 30);
   in_rank("state", "asleep");
+  in_rank("communicators", Json::array({Json{{"address", 1}, {"hash", 0}}}));
   in_rank("job", 7);
   in_rank("call_site", "train.py");
   in_rank("sockets", nullptr);

@@ -38,6 +38,10 @@ class Job {
   [[nodiscard]] const TcpSocket* before(size_t rank, const TcpSocket& socket) const;
 
   [[nodiscard]] int64_t watched_ns() const { return last_.taken_ns - first_.taken_ns; }
+  /// From the first to the last snapshot, in UTC.
+  [[nodiscard]] TimeRange watched_utc() const {
+    return {first_.taken_ns + context_.utc_offset_ns, last_.taken_ns + context_.utc_offset_ns};
+  }
   /// Of several hosts that were watched for different times, the longest; watched_ns() is the shortest.
   [[nodiscard]] int64_t longest_watched_ns() const;
   /// For how long no rank has sent or received data of another, except heartbeats; nullopt: no connection shows it.
@@ -134,9 +138,10 @@ void find_missing(const Job& job, std::vector<Finding>& findings);
 void find_different_calls(const Job& job, std::vector<Finding>& findings);
 /// Ranks wait, and the snapshots do not show why.
 void find_unknown(const Job& job, std::vector<Finding>& findings);
-/// What NCCL's RAS answered: evidence on ranks that are blamed already; findings where ranks wait and the only one is
-/// `unknown`; else notes. RAS counts launches, and in a job that runs a rank is behind for a moment as well.
-void add_ras(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes);
+/// How many calls each rank launched, by NCCL's RAS and by NCCL's communicators in the ranks' memory: evidence on ranks
+/// that are blamed already; findings where ranks wait and the only one is `unknown`; else notes. Both count launches,
+/// and in a job that runs a rank is behind for a moment as well.
+void add_launch_counts(const Job& job, std::vector<Finding>& findings, std::vector<std::string>& notes);
 /// How bad it is that others wait for a rank: one that is alive may still come.
 Severity severity_of_wait(const Job& job);
 

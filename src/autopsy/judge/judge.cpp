@@ -96,7 +96,7 @@ JobVerdict judge_job(const Job& job, const std::string& name) {
     known = known && (job.ranks()[i].call_known || job.stopped(i));
   }
   if (!findings.empty() || !known) {
-    add_ras(job, findings, verdict.notes);
+    add_launch_counts(job, findings, verdict.notes);
   }
   if (!findings.empty()) {
     verdict.state = JobState::kHangs;

@@ -68,6 +68,18 @@ Json to_json(const TcpSocket& socket, const RankState* peer) {
           {"silent_ms", or_null(socket.silent_ms)}};
 }
 
+Json to_json(const stacks::NcclCommunicator& communicator) {
+  Json launched = Json::object();
+  for (const auto& [operation, count] : communicator.launched) {
+    launched[operation] = count;
+  }
+  return {{"hash", format_hash(communicator.hash)},
+          {"rank", communicator.rank},
+          {"nranks", communicator.nranks},
+          {"device", communicator.device},
+          {"launched", std::move(launched)}};
+}
+
 Json to_json(const std::optional<OpenCall>& call) {
   return call ? Json{{"name", call->name},
                      {"op", call->op ? Json(to_text(*call->op)) : Json(nullptr)},
@@ -111,7 +123,12 @@ nlohmann::ordered_json ranks_json(const Snapshot& snapshot) {
              {"threads", threads_of(rank)},
              {"threads_left_out", rank.threads_left_out},
              {"problem", or_null(!rank.problem.empty() ? rank.problem : rank.no_sockets)},
+             {"communicators", Json::array()},
+             {"communicators_problem", or_null(rank.communicators_problem)},
              {"sockets", Json::array()}};
+    for (const stacks::NcclCommunicator& communicator : rank.communicators) {
+      one["communicators"].push_back(to_json(communicator));
+    }
     for (const TcpSocket& socket : rank.sockets) {
       const auto peer = peers.find(&socket);
       one["sockets"].push_back(to_json(socket, peer == peers.end() ? nullptr : &snapshot.ranks[peer->second]));

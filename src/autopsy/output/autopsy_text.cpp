@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
 
+#include "analysis/rank_numbers.h"
 #include "autopsy/judge/peers.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -14,6 +17,7 @@ namespace stalltrace::autopsy {
 namespace {
 
 constexpr size_t kSocketsListed = 12;
+constexpr size_t kCommunicatorsListed = 12;
 
 std::string rank_name(const RankState& rank) {
   return rank.rank ? fmt::format("rank {}", *rank.rank) : std::string("rank unknown");
@@ -101,6 +105,43 @@ Lines socket_lines(const Snapshot& snapshot, const std::string& job) {
   return lines;
 }
 
+/// " launched 120 AllReduce, 3 Broadcast"
+std::string launched_text(const stacks::NcclCommunicator& communicator) {
+  std::string text;
+  for (const auto& [operation, count] : communicator.launched) {
+    if (count > 0) {
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, operation);
+    }
+  }
+  return !text.empty()                   ? " launched " + text
+         : communicator.launched.empty() ? ", whose calls this version of NCCL does not count"
+                                         : " launched none";
+}
+
+/// A line for each communicator and number of launches: the ranks that have it.
+std::vector<std::string> communicator_lines(const Snapshot& snapshot, const std::string& job) {
+  struct Side {
+    int32_t nranks = 0;
+    std::vector<int32_t> ranks;  // on the communicator
+  };
+  std::map<std::pair<CommHash, std::string>, Side> sides;
+  for (const RankState& rank : snapshot.ranks) {
+    for (const stacks::NcclCommunicator& one : rank.communicators) {
+      if (rank.job == job) {
+        Side& side = sides[{one.hash, launched_text(one)}];
+        side.nranks = one.nranks;
+        side.ranks.push_back(one.rank);
+      }
+    }
+  }
+  std::vector<std::string> lines;
+  for (auto& [key, side] : sides) {
+    lines.push_back(fmt::format("communicator {} of {}: {}{}", format_hash(key.first), count_of(side.nranks, "rank"),
+                                analysis::ranks_text(std::move(side.ranks)), printable(key.second)));
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string job_text(const Snapshot& last, const JobVerdict& verdict) {
@@ -123,6 +164,13 @@ std::string job_text(const Snapshot& last, const JobVerdict& verdict) {
                         lines.silent_ms ? fmt::format("; the last data between ranks went {} ago",
                                                       format_duration(*lines.silent_ms * kNsPerMs))
                                         : "");
+  }
+  const std::vector<std::string> communicators = communicator_lines(last, verdict.job);
+  for (size_t i = 0; i < std::min(communicators.size(), kCommunicatorsListed); ++i) {
+    text += fmt::format("  {:<8}  {}\n", i == 0 ? "nccl" : "", communicators[i]);
+  }
+  if (communicators.size() > kCommunicatorsListed) {
+    text += fmt::format("  {:<8}  {} more like these\n", "", communicators.size() - kCommunicatorsListed);
   }
   return text;
 }

@@ -49,6 +49,8 @@ std::optional<Mapping> parse_line(std::string_view line, bool code_of_files) {
     return std::nullopt;
   }
   mapping.executable = line[2] == 'x';
+  mapping.writable = line[1] == 'w';
+  mapping.shared = line[3] == 's';
   if (code_of_files && !mapping.executable) {
     return std::nullopt;
   }

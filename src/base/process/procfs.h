@@ -122,6 +122,8 @@ const MappedFile* find_moved(const std::vector<MappedFile>& mappings, const Mapp
 struct Mapping {
   MappedFile file;  // no file: `inode` is 0, and `path` is empty or a name such as "[vdso]"
   bool executable = false;
+  bool writable = false;
+  bool shared = false;  // between processes
 };
 /// nullopt if malformed. Lines of memory without a file and without a name end with blanks after the inode.
 std::optional<Mapping> parse_mapping(std::string_view line);

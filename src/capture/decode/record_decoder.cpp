@@ -130,6 +130,8 @@ void RecordDecoder::decode(std::span<const std::byte> bytes) {
       return with(st_call_return{}, [&](const auto& record) { collectives_.on_return(record); });
     case ST_RECORD_COMM_INIT:
       return with(st_comm_init{}, [&](const auto& record) { collectives_.on_comm_init(record); });
+    case ST_RECORD_NCCL_IDENTITY:
+      return with(st_nccl_identity{}, [&](const auto& record) { collectives_.on_nccl_identity(record); });
     case ST_RECORD_SYNC:
       return with(st_sync{}, [&](const auto& record) { collectives_.on_sync(record); });
     case ST_RECORD_REQUESTS_DONE:

@@ -19,6 +19,7 @@
 #include "capture/kernel/drop_reasons.h"
 #include "capture/kernel/python_layouts.h"
 #include "capture/kernel/uprobe_multi.h"
+#include "stacks/nccl/comm_layout.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -232,6 +233,13 @@ class Loader {
         reinterpret_cast<const volatile st_python_layout*>(&skeleton.rodata->python_layouts));
     for (uint32_t minor = 0; minor < ST_PYTHON_VERSIONS; ++minor) {
       layouts[minor] = python_layout(minor);
+    }
+    auto* communicators =
+        const_cast<st_nccl_layout*>(reinterpret_cast<const volatile st_nccl_layout*>(&skeleton.rodata->nccl_layouts));
+    static_assert(stacks::kMostCommLayouts <= ST_NCCL_LAYOUTS && stacks::kNcclMagic == ST_NCCL_MAGIC);
+    for (size_t i = 0; i < stacks::comm_layouts().size(); ++i) {
+      const stacks::CommLayout& layout = stacks::comm_layouts()[i];
+      communicators[i] = {.identity = layout.identity, .end = layout.end};
     }
     auto* reported = reinterpret_cast<uint8_t*>(
         const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&skeleton.rodata->recorded_drop_reasons)));

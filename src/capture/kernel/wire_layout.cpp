@@ -20,9 +20,9 @@ constexpr bool all_bytes_count() {
   return (std::has_unique_object_representations_v<Records> && ...);
 }
 
-static_assert(
-    all_bytes_count<st_header, st_process_seen, st_process, st_call_spec, st_call_entry, st_call_stack, st_call_return,
-                    st_comm_init, st_sync, st_requests_done, st_sequence_key, st_sequence, st_user, st_config>());
+static_assert(all_bytes_count<st_header, st_process_seen, st_process, st_call_spec, st_call_entry, st_call_stack,
+                              st_call_return, st_comm_init, st_nccl_layout, st_nccl_fields, st_nccl_identity, st_sync,
+                              st_requests_done, st_sequence_key, st_sequence, st_user, st_config>());
 static_assert(all_bytes_count<st_tuple, st_tcp_event, st_tcp_metrics, st_tcp_sample, st_net_span, st_socket_seen,
                               st_socket_listing, st_span_state, st_socket, st_drop_key, st_drops, st_connection,
                               st_step_mark, st_last_transfer>());

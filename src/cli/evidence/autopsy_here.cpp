@@ -62,7 +62,7 @@ std::vector<Snapshot> take_snapshots(const AutopsyOptions& options, const Procfs
   if (console.shows_progress()) {
     console.live("");
   }
-  snapshots.push_back(autopsy::take_snapshot(procfs, to_read));
+  snapshots.push_back(autopsy::take_snapshot(procfs, to_read, &snapshots.front()));
   return snapshots;
 }
 

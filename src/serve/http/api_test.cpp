@@ -376,7 +376,7 @@ TEST_F(HttpBodies, AreNeededWhereTheyAreDescribed) {
 TEST_F(HttpBodies, OfRowsHaveTheMembersThatAreDescribed) {
   const Json schema = described("/v1/rows");
   const auto takes_body = taker("/v1/rows");
-  const Json read = json(R"({"table":"collective","from_ns":0,"to_ns":1,"narrow":true})");
+  const Json read = json(R"({"table":"collective","from_ns":0,"to_ns":1,"narrow":true,"after":[7]})");
   const Json whole = Json::object({{"reads", Json::array({read})},
                                    {"windows", Json::array({Json::array({1, 2})})},
                                    {"clocks", Json::array({Json::array({1, 0})})}});

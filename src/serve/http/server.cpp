@@ -9,7 +9,6 @@
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
-#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -19,19 +18,16 @@
 #include <cerrno>
 #include <deque>
 #include <exception>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <set>
-#include <system_error>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/net/loopback.h"
-#include "base/text.h"
 #include "base/version.h"
 #include "serve/http/channel.h"
+#include "serve/http/request_header.h"
+#include "serve/http/workers.h"
 
 namespace stalltrace::serve {
 namespace {
@@ -42,103 +38,11 @@ namespace http = beast::http;
 using asio::awaitable;
 using asio::ip::tcp;
 using Parser = http::request_parser<http::string_body>;
-using Header = http::request_header<>;
 
 constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 constexpr std::chrono::milliseconds kAfterAcceptError{100};
 constexpr std::chrono::milliseconds kWatchInterval{50};
 constexpr size_t kUploadPieceBytes = 256 << 10;  // of a body that is not kept
-
-bool is_digits(std::string_view text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
-}
-
-/// "127.0.0.1:7700", "localhost", "[::1]:7700": names that only this host gives itself. A page of a browser that
-/// reaches us under a name of its own (DNS rebinding) comes with that name.
-bool is_own_host(std::string_view host) {
-  const size_t bracket = host.find(']');
-  const size_t colon = host.find(':', host.starts_with('[') && bracket != std::string_view::npos ? bracket : 0);
-  if (colon != std::string_view::npos && !is_digits(host.substr(colon + 1))) {
-    return false;
-  }
-  const std::string_view name = host.substr(0, colon);
-  const bool in_brackets = name.starts_with('[') && name.ends_with(']');
-  return is_localhost(name) || is_loopback(std::string(in_brackets ? name.substr(1, name.size() - 2) : name));
-}
-
-/// Of a browser, for a page of another site; its fetches without CORS have no Origin.
-bool is_of_other_site(const Header& header) {
-  const auto site = header["Sec-Fetch-Site"];
-  return !site.empty() && site != "none" && site != "same-origin";
-}
-
-/// Why a request is refused before its body is read; nothing: it is not.
-std::optional<HttpAnswer> refusal(const Header& header, const std::string& token) {
-  if (header.find(http::field::transfer_encoding) != header.end()) {
-    // Also what makes a proxy and us disagree about a request's end: chunks in HTTP/1.0, and both kinds of length.
-    return answer_of_error(411, "a request's body needs a Content-Length", "send it without Transfer-Encoding");
-  }
-  if (header.count(http::field::host) > 1 || header.count(http::field::authorization) > 1 ||
-      header.count(http::field::content_length) > 1 ||
-      (header.version() >= 11 && header.count(http::field::host) == 0)) {
-    return answer_of_error(400, "a header is missing or given twice", "send Host once");
-  }
-  const auto length = header.find(http::field::content_length);
-  if (length != header.end() && !is_digits({length->value().data(), length->value().size()})) {
-    return answer_of_error(400, "Content-Length is not one number", "send it once");
-  }
-  if (header.find(http::field::origin) != header.end() || is_of_other_site(header)) {
-    return answer_of_error(403, "this API is not for pages in a browser", "ask it with a program");
-  }
-  if (token.empty()) {
-    const auto host = header.find(http::field::host);
-    if (host != header.end() && !is_own_host({host->value().data(), host->value().size()})) {
-      return answer_of_error(403, "the Host header is not an address of this host", "ask 127.0.0.1 or localhost");
-    }
-    return std::nullopt;
-  }
-  constexpr std::string_view kScheme = "bearer ";
-  const auto given = header[http::field::authorization];
-  const std::string_view authorization(given.data(), given.size());
-  const bool bearer = beast::iequals(authorization.substr(0, kScheme.size()), kScheme);
-  if (!bearer || !equal_in_constant_time(trim(authorization.substr(kScheme.size())), token)) {
-    HttpAnswer answer = answer_of_error(401, bearer ? "the token is wrong" : "a token is needed",
-                                        "give --token-file, or set STALLTRACE_TOKEN, as the server has it");
-    answer.headers.emplace_back("WWW-Authenticate", "Bearer");
-    return answer;
-  }
-  return std::nullopt;
-}
-
-HttpAnswer answer_of_parser(beast::error_code error) {
-  if (error == http::error::header_limit) {
-    return answer_of_error(431, "the request's header is too large", "");
-  }
-  return answer_of_error(400, "not a request in HTTP/1.1: " + error.message(), "");
-}
-
-std::map<std::string, std::string> kept_headers(const Header& header) {
-  std::map<std::string, std::string> kept;
-  for (const std::string_view name : kKeptHeaders) {
-    const auto [first, end] = header.equal_range(name);
-    for (auto field = first; field != end; ++field) {
-      const std::string value(field->value().data(), field->value().size());
-      const auto [known, fresh] = kept.try_emplace(std::string(name), value);
-      known->second += fresh ? "" : ", " + value;
-    }
-  }
-  return kept;
-}
-
-bool asks_to_go_on(const Header& header) {
-  return header.version() >= 11 && beast::iequals(header[http::field::expect], "100-continue");
-}
-
-/// The path of a target, as far as it is one.
-std::string_view path_of(const Header& header) {
-  const auto target = header.target();
-  return std::string_view(target.data(), target.size()).substr(0, target.find('?'));
-}
 
 constexpr std::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -156,56 +60,6 @@ int copy_of(int descriptor) {
   }
   return copy;
 }
-
-/// The threads that answer. Asio's thread_pool never ends where only some of its threads can be started.
-class Workers {
- public:
-  /// `on_failure` is called on a worker once, when no memory is left to go on.
-  explicit Workers(std::function<void()> on_failure) : on_failure_(std::move(on_failure)) {}
-  ~Workers() { io_.stop(); }
-  Workers(const Workers&) = delete;
-  Workers& operator=(const Workers&) = delete;
-
-  Status start(size_t threads) {
-    try {
-      while (threads_.size() < threads) {
-        threads_.emplace_back([this] { work(); });
-      }
-    } catch (const std::system_error& error) {
-      return fail_errno("serve: start a thread", error.code().value(),
-                        "raise the limit of processes and threads (ulimit -u, or pids.max of the container)");
-    }
-    return {};
-  }
-  asio::io_context& io() { return io_; }
-  /// Throws what ended a worker, if anything did.
-  void rethrow() {
-    const std::lock_guard lock(mutex_);
-    if (failure_) {
-      std::rethrow_exception(failure_);
-    }
-  }
-
- private:
-  void work() {
-    try {
-      io_.run();
-    } catch (const std::exception&) {
-      {
-        const std::lock_guard lock(mutex_);
-        failure_ = failure_ ? failure_ : std::current_exception();
-      }
-      on_failure_();
-    }
-  }
-
-  std::function<void()> on_failure_;
-  std::mutex mutex_;
-  std::exception_ptr failure_;
-  asio::io_context io_;
-  asio::executor_work_guard<asio::io_context::executor_type> open_{io_.get_executor()};
-  std::vector<std::jthread> threads_;  // last member: they end before what they use
-};
 
 class BeastServer final : public HttpServer {
  public:

@@ -46,7 +46,7 @@ Status write_frames(Snapshot& snapshot, const RowsRequest& request, const std::a
                                        },
                                    .block = [&](std::string_view block) { return put(FrameKind::kBlock, block); }};
     EventSource& source = read.narrow ? static_cast<EventSource&>(narrowed) : snapshot.source();
-    ST_TRY(store::write_row_blocks(source, read.table, read.range, sink));
+    ST_TRY(store::write_row_blocks(source, read.table, read.range, sink, read.after));
   }
   const std::string end = end_of(snapshot).dump();
   return spool.add(frame_head(FrameKind::kEnd, end.size()) + end);

@@ -12,6 +12,7 @@ namespace stalltrace::serve {
 namespace {
 
 constexpr size_t kMostReads = 64;
+constexpr size_t kMostAfter = 16'384;
 
 std::unexpected<Error> not_a_request(std::string_view why) {
   return fail("the request's body does not name its rows: " + std::string(why), "docs/serve.md has its form",
@@ -58,6 +59,25 @@ Result<std::vector<std::pair<int64_t, int64_t>>> pairs_of(const Json* json) {
   return pairs;
 }
 
+Status take_after(const Json* json, RowsRequest::Read& read) {
+  if (json == nullptr) {
+    return {};
+  }
+  if (!store::has_event_ids(read.table)) {
+    return not_a_request("rows of that table have no event ids for after");
+  }
+  if (!json->is_array() || json->size() > kMostAfter) {
+    return not_a_request("after is an array with event ids, one of each node");
+  }
+  for (const Json& one : *json->values()) {
+    if (one.integer() == nullptr || *one.integer() < 0) {
+      return not_a_request("after is an array with event ids, one of each node");
+    }
+    read.after.push_back(*one.integer());
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string to_json(const RowsRequest& request) {
@@ -72,6 +92,11 @@ std::string to_json(const RowsRequest& request) {
     }
     if (read.narrow) {
       one.set("narrow", true);
+    }
+    if (!read.after.empty()) {
+      Json after = Json::array();
+      std::ranges::for_each(read.after, [&](EventId id) { after.push_back(id); });
+      one.set("after", std::move(after));
     }
     reads.push_back(std::move(one));
   }
@@ -103,8 +128,8 @@ Result<RowsRequest> parse_rows_request(std::string_view text) {
   }
   RowsRequest request;
   for (const Json& one : *reads->values()) {
-    if (!has_only(one, {"table", "from_ns", "to_ns", "narrow"})) {
-      return not_a_request("the members of a read are table, from_ns, to_ns and narrow");
+    if (!has_only(one, {"table", "from_ns", "to_ns", "narrow", "after"})) {
+      return not_a_request("the members of a read are table, from_ns, to_ns, narrow and after");
     }
     const Json* table = one.find("table");
     if (table == nullptr || table->text() == nullptr || !store::is_table(*table->text())) {
@@ -123,6 +148,7 @@ Result<RowsRequest> parse_rows_request(std::string_view text) {
       }
       read.narrow = *narrow->boolean();
     }
+    ST_TRY(take_after(one.find("after"), read));
     request.reads.push_back(std::move(read));
   }
   ST_ASSIGN(const auto windows, pairs_of(json->find("windows")));

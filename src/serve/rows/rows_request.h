@@ -16,8 +16,9 @@ namespace stalltrace::serve {
 struct RowsRequest {
   struct Read {
     std::string table;
-    TimeRange range;      // rows that belong to it; not for tables that are read completely
-    bool narrow = false;  // only what matters to `windows`
+    TimeRange range;             // rows that belong to it; not for tables that are read completely
+    bool narrow = false;         // only what matters to `windows`
+    std::vector<EventId> after;  // of a table with event ids: of each one's node rows with greater ids alone
   };
   std::vector<Read> reads;
   std::vector<TimeRange> windows;       // around stalls, on the common clock

@@ -10,7 +10,7 @@ namespace {
 
 TEST(RowsRequest, ComesBackAsItWas) {
   RowsRequest request;
-  request.reads = {{.table = "collective"},
+  request.reads = {{.table = "collective", .range = {}, .narrow = false, .after = {5, 1LL << 62}},
                    {.table = "tcp_sample", .range = {-5, 1'800'000'000'000'000'000}, .narrow = true}};
   request.windows = {{10, 20}, {30, 40}};
   request.shifts_ns = {{7, -3}};
@@ -18,6 +18,7 @@ TEST(RowsRequest, ComesBackAsItWas) {
   ASSERT_TRUE(parsed.has_value()) << parsed.error().what;
   ASSERT_EQ(parsed->reads.size(), 2U);
   EXPECT_EQ(parsed->reads[0].range, TimeRange());
+  EXPECT_EQ(parsed->reads[0].after, request.reads[0].after);
   EXPECT_EQ(parsed->reads[1].table, "tcp_sample");
   EXPECT_EQ(parsed->reads[1].range, request.reads[1].range);
   EXPECT_TRUE(parsed->reads[1].narrow);
@@ -27,13 +28,27 @@ TEST(RowsRequest, ComesBackAsItWas) {
 
 TEST(RowsRequest, OthersAreRefused) {
   for (const std::string_view text :
-       {"", "[]", "{}", R"({"reads":[]})", R"({"reads":[{}]})", R"({"reads":[{"table":"sqlite_schema"}]})",
-        R"({"reads":[{"table":"node; DROP TABLE node"}]})", R"({"reads":[{"table":"node"}],"windows":[[1]]})",
-        R"({"reads":[{"table":"node"}],"windows":[[2,1]]})", R"({"reads":[{"table":"node"}],"clocks":[[-1,1]]})",
+       {"",
+        "[]",
+        "{}",
+        R"({"reads":[]})",
+        R"({"reads":[{}]})",
+        R"({"reads":[{"table":"sqlite_schema"}]})",
+        R"({"reads":[{"table":"node; DROP TABLE node"}]})",
+        R"({"reads":[{"table":"node"}],"windows":[[1]]})",
+        R"({"reads":[{"table":"node"}],"windows":[[2,1]]})",
+        R"({"reads":[{"table":"node"}],"clocks":[[-1,1]]})",
         R"({"reads":[{"table":"node"}],"clocks":[[1,9223372036854775807]]})",
         R"({"reads":[{"table":"node"},{"table":"process"},{"table":"node","from_ns":5}]})",
-        R"({"reads":[{"table":"node","form_ns":5}]})", R"({"reads":[{"table":"node"}],"window":[[1,2]]})",
-        R"({"reads":[{"table":"node","from_ns":"5"}]})", R"({"reads":[{"table":"node","narrow":1}]})",
+        R"({"reads":[{"table":"node","form_ns":5}]})",
+        R"({"reads":[{"table":"node"}],"window":[[1,2]]})",
+        R"({"reads":[{"table":"node","from_ns":"5"}]})",
+        R"({"reads":[{"table":"node","narrow":1}]})",
+        R"({"reads":[{"table":"node","after":[5]}]})",
+        R"({"reads":[{"table":"tcp_sample","after":[5]}]})",
+        R"({"reads":[{"table":"collective","after":5}]})",
+        R"({"reads":[{"table":"collective","after":["5"]}]})",
+        R"({"reads":[{"table":"collective","after":[-5]}]})",
         R"({"reads":["node"]})"}) {
     const auto parsed = parse_rows_request(text);
     ASSERT_FALSE(parsed.has_value()) << text;

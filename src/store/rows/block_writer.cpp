@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <tuple>
 
@@ -209,9 +210,35 @@ class TableWriter {
   Status written_;
 };
 
+/// The ids of a recording's nodes after which rows are wanted.
+class After {
+ public:
+  explicit After(std::span<const EventId> ids) {
+    for (const EventId id : ids) {
+      EventId& last = last_.try_emplace(node_of(id), id).first->second;
+      last = std::max(last, id);
+    }
+  }
+  [[nodiscard]] bool wants(EventId id) const {
+    const auto last = last_.find(node_of(id));
+    return last == last_.end() || id > last->second;
+  }
+
+ private:
+  std::map<NodeId, EventId> last_;
+};
+
 }  // namespace
 
-Status write_row_blocks(EventSource& source, std::string_view table, TimeRange range, const RowBlockSink& sink) {
+bool has_event_ids(std::string_view table) {
+  bool has = false;
+  with_type_of(table, [&]<typename T>() { has = EventTraits<T>::kKind == TableKind::kEvents; });
+  return has;
+}
+
+Status write_row_blocks(EventSource& source, std::string_view table, TimeRange range, const RowBlockSink& sink,
+                        std::span<const EventId> after) {
+  const After ids(after);
   Status status = fail(fmt::format("there is no table {}", table), {}, ErrorKind::kNotFound);
   with_type_of(table, [&]<typename T>() {
     status = [&]() -> Status {
@@ -219,6 +246,12 @@ Status write_row_blocks(EventSource& source, std::string_view table, TimeRange r
       if constexpr (StateType<T>) {
         ST_ASSIGN(const std::vector<T> rows, source.all<T>());
         std::ranges::for_each(rows, [&](const T& row) { writer.add(row); });
+      } else if constexpr (EventTraits<T>::kKind == TableKind::kEvents) {
+        ST_TRY(source.stream<T>(range, [&](const T& row) {
+          if (ids.wants(row.event_id)) {
+            writer.add(row);
+          }
+        }));
       } else {
         ST_TRY(source.stream<T>(range, [&](const T& row) { writer.add(row); }));
       }

@@ -28,10 +28,14 @@ struct RowBlockSink {
 
 /// Whether a recording has a table of this name.
 bool is_table(std::string_view table);
+/// Whether rows of the table have event ids of their own.
+bool has_event_ids(std::string_view table);
 
-/// The rows of `table` in `source` that belong to `range`; of a table that is read completely, all. Errors are those of
-/// the source and the sink; kNotFound: there is no such table.
-Status write_row_blocks(EventSource& source, std::string_view table, TimeRange range, const RowBlockSink& sink);
+/// The rows of `table` in `source` that belong to `range`; of a table that is read completely, all. `after`, only for a
+/// table with event ids: of the node of each of these, rows with greater ids alone. Errors are those of the source and
+/// the sink; kNotFound: there is no such table.
+Status write_row_blocks(EventSource& source, std::string_view table, TimeRange range, const RowBlockSink& sink,
+                        std::span<const EventId> after = {});
 
 /// The columns of received blocks.
 struct BlockColumns;

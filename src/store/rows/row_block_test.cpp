@@ -24,7 +24,7 @@ struct Written {
   std::vector<std::string> blocks;
 };
 
-Written write(EventSource& source, std::string_view table, TimeRange range = {}) {
+Written write(EventSource& source, std::string_view table, TimeRange range = {}, std::span<const EventId> after = {}) {
   Written written;
   const RowBlockSink sink{.header =
                               [&](std::string_view bytes) {
@@ -36,7 +36,7 @@ Written write(EventSource& source, std::string_view table, TimeRange range = {})
                                 written.blocks.emplace_back(bytes);
                                 return Status();
                               }};
-  EXPECT_TRUE(write_row_blocks(source, table, range, sink).has_value());
+  EXPECT_TRUE(write_row_blocks(source, table, range, sink, after).has_value());
   return written;
 }
 
@@ -107,6 +107,26 @@ TEST(RowBlocks, EveryTypeComesBackAsItWas) {
     std::ranges::sort(got);
     EXPECT_EQ(got, expected);
   });
+}
+
+TEST(RowBlocks, AfterAnEventOnlyLaterOnesOfItsNodeCome) {
+  MemorySource source;
+  for (const NodeId node : {NodeId{1}, NodeId{2}, NodeId{3}}) {
+    for (uint64_t number = 1; number <= 10; ++number) {
+      Collective row;
+      row.node_id = node;
+      row.event_id = make_event_id(node, number);
+      row.timestamp_ns = 1000 - static_cast<int64_t>(number);  // what is stored later may have begun earlier
+      source.accept(row);
+    }
+  }
+  const std::vector<EventId> after{make_event_id(1, 7), make_event_id(1, 4), make_event_id(2, 10)};
+  TableBlocks table("collective");
+  ASSERT_TRUE(take(write(source, "collective", {}, after), table).has_value());
+  EXPECT_THAT(table.rows_of_nodes(), testing::ElementsAre(testing::Pair(1, 3), testing::Pair(3, 10)));
+  EXPECT_TRUE(has_event_ids("collective"));
+  EXPECT_FALSE(has_event_ids("tcp_sample"));
+  EXPECT_FALSE(has_event_ids("node"));
 }
 
 Collective call_at(int64_t time_ns, EventId id) {

@@ -82,6 +82,20 @@ static long no_frame_pointers(long calls) {
   return failed;
 }
 
+/* A communicator in memory as NCCL's is: rank 3 of 8. No call makes it. */
+static long marked(long identity, long end) {
+  const uint64_t magic = 0x0280028002800280;
+  const uint64_t hash = 0xabc;
+  const int32_t numbers[3] = {3, 8, 0};
+  char* memory = calloc(1, (size_t)end + sizeof magic);
+  memcpy(memory, &magic, sizeof magic);
+  memcpy(memory + end, &magic, sizeof magic);
+  memcpy(memory + identity, &hash, sizeof hash);
+  memcpy(memory + identity + sizeof hash, numbers, sizeof numbers);
+  comm = memory;
+  return 0;
+}
+
 static int jump_out(void) {
   static jmp_buf back;
   if (setjmp(back) == 0) {
@@ -197,6 +211,7 @@ static long obey(const char* command, const char* text, long a, long b) {
   }
   if (!strcmp(command, "split")) return api->split(comm, (int)a, (int)b, made, NULL);
   if (!strcmp(command, "destroy")) return api->destroy(comm);
+  if (!strcmp(command, "marked")) return marked(a, b);
   if (!strcmp(command, "all_calls")) return all_calls();
   if (!strcmp(command, "grouped")) return grouped();
   if (!strcmp(command, "no_frame_pointers")) return no_frame_pointers(a);

@@ -228,6 +228,19 @@ int64_t silent_ns(const CauseGroup& group) {
   return std::min(group.counters.sum(SilenceCounted::kSilent).time_ns, time_of(group).total_ns());
 }
 
+bool is_either_way(const CauseGroup& group) {
+  return !group.location.at_one_end() && group.counters.sum(SilenceCounted::kOneEnd).count > 0;
+}
+
+void add_direction_not_known(Finding& finding) {
+  finding.confidence = std::min(finding.confidence, kOneEndConfidence);
+  finding.evidence.push_back({std::string(kDirectionNotKnown),
+                              1,
+                              "only one end of the link was recorded, and nothing came back: the packets of one "
+                              "direction or of both are lost, or the other end's host is gone",
+                              {}});
+}
+
 bool is_undecided(const CauseGroup& group) { return group.counters.sum(SilenceCounted::kSilent).count > 0; }
 
 bool describe_undecided(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
@@ -235,8 +248,10 @@ bool describe_undecided(const AnalysisContext& context, const CauseGroup& group,
     return false;
   }
   const EvidenceCounter repeated = repeated_in_vain(context, group);
-  finding.summary = fmt::format("Large packets do not get through {}, and no small ones were sent there: {}.",
-                                link_text(context, group.location), cost_text(group));
+  finding.summary =
+      fmt::format("Large packets do not get through {}, and no small ones were sent there: {}.",
+                  link_text(context, group.location, is_either_way(group) ? LinkText::kEitherWay : LinkText::kOneWay),
+                  cost_text(group));
   finding.link = link_endpoints(context, group.location);
   finding.evidence.push_back(
       {"tcp_retransmit_skb", repeated.count,
@@ -248,6 +263,9 @@ bool describe_undecided(const AnalysisContext& context, const CauseGroup& group,
        1,
        "no small segment was sent there in that time: a partition and an MTU black hole look the same",
        {}});
+  if (is_either_way(group)) {
+    add_direction_not_known(finding);
+  }
   finding.remedy = fmt::format(
       "ping from {0} to {1} with small packets and with full ones (ping -M do -s 100, -s 1472): if only small ones "
       "arrive, compare the MTU of interfaces and switch ports; if none does, look at routes, cables, firewalls",

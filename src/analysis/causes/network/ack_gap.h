@@ -54,6 +54,11 @@ EvidenceCounter repeated_in_vain(const AnalysisContext& context, const CauseGrou
 /// Time without any acknowledgement over all stalls of the group; at most the time of the stalls.
 int64_t silent_ns(const CauseGroup& group);
 
+/// True for a group of a link that was seen from one end alone: which direction is lost is not known.
+bool is_either_way(const CauseGroup& group);
+/// Reports that, as evidence and in the confidence.
+void add_direction_not_known(Finding& finding);
+
 /// True for a group of `unknown` with silent links that could be a partition or an MTU black hole.
 bool is_undecided(const CauseGroup& group);
 /// Describes such a group; false for any other.

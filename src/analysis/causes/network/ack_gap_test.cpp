@@ -5,6 +5,7 @@
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/network_job.h"
 #include "analysis/testing/subset.h"
+#include "analysis/thresholds/network.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -36,6 +37,16 @@ TEST(Partition, WithoutSmallSegmentsTheLinkIsReportedAndTheCauseIsNotKnown) {
     EXPECT_EQ(count_of_kind(finding, "missing"), 1);
     expect_golden_text("unknown: partition or MTU black hole", finding);
   }
+}
+
+TEST(Partition, OneEndAloneWithoutSmallSegmentsShowsNeitherCauseNorDirection) {
+  MemorySource source;
+  fill_silence(source, {1}, kMss, KeepAlive::kNone);
+  MemorySource one_end = recorded_on(nodes_of({1}), source);
+  const Finding finding = only(one_end);
+  EXPECT_EQ(finding.cause, Cause::kUnknown) << finding.summary;
+  EXPECT_EQ(count_of_kind(finding, "missing"), 1);
+  EXPECT_EQ(count_of_kind(finding, kDirectionNotKnown), 1);
 }
 
 TEST(Partition, TheEndOfAllSilentLinksIsTheCulprit) {
@@ -101,12 +112,14 @@ TEST(Partition, LostAcknowledgementsAreTheOtherDirection) {
   // An unchanged sample is not written: the arrival may be reported only before the first retransmission, and before
   // the sender's first sample.
   for (const int64_t reported_ns : {kNsPerMs, 150 * kNsPerMs, 2 * kNsPerSecond}) {
-    MemorySource source;
-    fill_silence(source, {1}, kMss, KeepAlive::kNone);
-    TcpSample received = sample_of(2, kIn, kLastArrivalNs + reported_ns);
-    received.bytes_received = 1'100'000;
-    source.accept(received);
-    expect_link(only(source), Cause::kPartition, 2, 1);
+    for (const uint64_t arrived : {48, 100'000}) {
+      MemorySource source;
+      fill_silence(source, {1}, kMss, KeepAlive::kNone);
+      TcpSample received = sample_of(2, kIn, kLastArrivalNs + reported_ns);
+      received.bytes_received = 1'000'000 + arrived;
+      source.accept(received);
+      expect_link(only(source), Cause::kPartition, 2, 1);
+    }
   }
 }
 
@@ -130,6 +143,7 @@ TEST(Partition, OneEndAloneDoesNotShowTheDirection) {
     ASSERT_TRUE(finding.link.has_value());
     EXPECT_EQ(finding.link->src_rank, 1);
     EXPECT_EQ(count_of_kind(finding, kDirectionNotKnown), receives ? 0 : 1);
+    EXPECT_EQ(finding.confidence <= kOneEndConfidence, !receives);
     if (!receives) {
       expect_golden_text("partition seen from one end", finding);
     }

@@ -36,7 +36,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
 void describe(const AnalysisContext& context, const CauseGroup& group, Finding& finding) {
   const EvidenceCounter repeated = repeated_in_vain(context, group);
   const bool node = group.location.at_one_end();
-  const bool either_way = !node && group.counters.sum(SilenceCounted::kOneEnd).count > 0;
+  const bool either_way = is_either_way(group);
   const std::string where = node         ? "from or to " + end_text(context, group.location)
                             : either_way ? link_text(context, group.location, LinkText::kEitherWay)
                                          : link_text(context, group.location);
@@ -49,11 +49,7 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        repeated.events});
   finding.evidence.push_back({"tcp_sample", 1, "small segments and acknowledgements are lost, too", {}});
   if (either_way) {
-    finding.evidence.push_back({std::string(kDirectionNotKnown),
-                                1,
-                                "only one end of the link was recorded, and nothing came back: the packets of one "
-                                "direction or of both are lost",
-                                {}});
+    add_direction_not_known(finding);
   }
   finding.remedy =
       node ? fmt::format("check that {} is reachable: link state of its port, cable, switch, firewall",

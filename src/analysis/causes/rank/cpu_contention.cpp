@@ -66,10 +66,12 @@ class OthersWaits {
 void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypothesis>& out) {
   std::optional<OthersWaits> others;
   for (const MemberIndex member : stall.suspects) {
-    const WaitShare all = context.evidence.share(member, WaitKind::kRunnable, stall.examined());
-    if (all.covered_ns == 0) {
+    const WaitShare ready = context.evidence.share(member, WaitKind::kRunnable, stall.examined());
+    if (ready.covered_ns == 0) {
       continue;
     }
+    const WaitShare all =
+        context.evidence.share(member, WaitKind::kRunnable, stall.examined(), Competitors::kSomething);
     const WaitShare outside =
         context.evidence.share(member, WaitKind::kRunnable, stall.examined(), Competitors::kOutsideJob);
     if (!others) {
@@ -93,9 +95,10 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     }
     const Member& who = context.cluster.member(member);
     const auto throttling = context.evidence.host().throttling(who.node_id, who.pid, stall.examined());
-    if (share_of(throttling.throttled_ns, stall.to_explain_ns()) >= kCoverage && all_share >= kCoverage) {
-      counted = &all;
-      hypothesis.coverage = all_share;
+    const double ready_share = share_of(ready.covered_ns, stall.to_explain_ns());
+    if (share_of(throttling.throttled_ns, stall.to_explain_ns()) >= kCoverage && ready_share >= kCoverage) {
+      counted = &ready;
+      hypothesis.coverage = ready_share;
       hypothesis.applies = true;
       hypothesis.dismissed = false;
       hypothesis.counters.at(Counted::kThrottled, throttling.cgroup) = {1, throttling.throttled_ns, {}};
@@ -104,7 +107,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
     const int64_t most_ns = stall.to_explain_ns();
     hypothesis.why = fmt::format(
         "{} was ready but not running for {} of {}, {} of it behind programs outside of the job; mostly behind {}",
-        short_name(context.cluster, member), format_duration(std::min(all.covered_ns, most_ns)),
+        short_name(context.cluster, member), format_duration(std::min(ready.covered_ns, most_ns)),
         format_duration(most_ns), format_duration(std::min(outside.covered_ns, most_ns)),
         counted->competitor.empty() ? "something whose name is not known" : counted->competitor);
     hypothesis.counters.at(Counted::kOutsiders) = {outside.occasions, outside.covered_ns, {}};

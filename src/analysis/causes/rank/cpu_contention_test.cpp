@@ -65,6 +65,13 @@ TEST(Contention, OfAJobsOwnRanksWhileTheyWarmUpIsNotReported) {
   }
 }
 
+/// The core that ended each wait had nothing to run before: nothing kept the rank from it.
+TEST(Contention, AWaitThatAnIdleCoreEndsIsNone) {
+  for (const Finding& finding : report_of_contention(60, "").findings) {
+    EXPECT_NE(finding.cause, Cause::kCpuContention) << finding.summary;
+  }
+}
+
 TEST(Contention, OfADescendantOfARankIsTheJobsOwnWhateverItsName) {
   Competitor child = stranger(4711);
   EXPECT_EQ(report_of_contention(4, "ffmpeg", {child}).findings.size(), 1U);

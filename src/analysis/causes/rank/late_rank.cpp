@@ -145,7 +145,7 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   }
   const Interval window = stall.examined();
   const Spent spent = spent_in(context, stall);
-  const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window);
+  const WaitShare runnable = context.evidence.share(member, WaitKind::kRunnable, window, Competitors::kSomething);
   const WaitShare kept = context.evidence.share(member, WaitKind::kRunnable, window, Competitors::kOutsideJob);
   const WaitShare stopped = context.evidence.share(member, WaitKind::kStopped, window);
   // Ranks that share cores take longer for the same work: a rank with clearly more work is late because of it. Where

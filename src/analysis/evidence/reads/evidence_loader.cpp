@@ -225,6 +225,8 @@ class EvidenceLoader {
     WaitRecord record{.window = window, .waited_ns = span.open ? window.length() : span.waited_ns, .tid = span.tid};
     record.kind = span.kind;
     record.open = still_open;
+    record.idle_before = span.kind == WaitKind::kRunnable && !span.open && span.by_name.empty() && span.count == 1 &&
+                         span.waited_ns >= span.window_ns;
     if (span.kind == WaitKind::kRunnable && !span.by_name.empty()) {
       record.competitor = name_index(span.by_name);
       record.competitor_pid = span.by_pid;

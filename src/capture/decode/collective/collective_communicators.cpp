@@ -155,6 +155,26 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
   }
 }
 
+void CollectiveTracker::on_nccl_identity(const st_nccl_identity& record) {
+  constexpr int32_t kMostRanks = 1 << 20;
+  const st_nccl_fields& fields = record.fields;
+  const bool possible = fields.hash != 0 && fields.nranks > 0 && fields.nranks <= kMostRanks && fields.rank >= 0 &&
+                        fields.rank < fields.nranks;
+  ProcessState& process = state_of(record.header);
+  Comm* comm = possible ? comm_of(process, record.header, record.comm) : nullptr;
+  if (comm == nullptr || comm->row.comm_id_hash != 0 || comm->row.nccl_comm_hash != 0) {
+    return;
+  }
+  Communicator& row = comm->row;
+  row.nccl_comm_hash = fields.hash;
+  row.rank = fields.rank;
+  row.nranks = fields.nranks;
+  row.rank_source = RankSource::kMemory;
+  process.comm_by_nccl_hash[fields.hash] = record.comm;
+  processes_.learn_rank(row.pid, fields.rank, fields.nranks, RankSource::kMemory);
+  sink_.accept(row);
+}
+
 void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& record, const InFlight& call) {
   const st_call_spec& spec = call_table()[record.row].spec;
   Comm comm;

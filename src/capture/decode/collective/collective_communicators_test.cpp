@@ -103,6 +103,46 @@ TEST_F(CollectiveTrackerTest, ARankLeftOutOfASplitHasNoCommunicatorButCountsIt) 
   EXPECT_EQ(last_comm().comm_id_hash, split_comm_hash(parent, 1, 4));
 }
 
+TEST_F(CollectiveTrackerTest, NcclsMemoryShowsWhichOneWasMadeBefore) {
+  const auto show = [&](uint64_t hash, int32_t rank, int32_t nranks) {
+    st_nccl_identity record{};
+    record.header = entry("ncclAllReduce", 900).header;
+    record.comm = kComm;
+    record.fields = {.hash = hash, .rank = rank, .nranks = nranks};
+    tracker_.on_nccl_identity(record);
+  };
+  show(0, 3, 8);  // could not be read
+  show(0xabc, 8, 8);
+  show(0xabc, -1, 8);
+  EXPECT_THAT(communicators(), SizeIs(0));
+  show(0xabc, 3, 8);
+  launch("ncclAllReduce", 1000);
+  const Communicator comm = last_comm();
+  EXPECT_EQ(comm.nccl_comm_hash, 0xabcU);
+  EXPECT_EQ(comm.comm_id_hash, 0U) << "its calls have no number that other ranks share";
+  EXPECT_THAT(comm.rank, Optional(3));
+  EXPECT_THAT(comm.nranks, Optional(8));
+  EXPECT_EQ(comm.rank_source, RankSource::kMemory);
+  tracker_.deliver_open();
+  EXPECT_THAT(only(Operation::kAllReduce).rank, Optional(3));
+  EXPECT_EQ(only(Operation::kAllReduce).rank_source, RankSource::kMemory);
+  show(0xdef, 1, 2);
+  EXPECT_EQ(last_comm().nccl_comm_hash, 0xabcU);
+}
+
+TEST_F(CollectiveTrackerTest, NcclsMemoryAddsNothingToAnInitialisationThatWasSeen) {
+  make_comm(500, 8, 3);
+  const CommHash hash = last_comm().nccl_comm_hash;
+  st_nccl_identity record{};
+  record.header = entry("ncclAllReduce", 900).header;
+  record.comm = kComm;
+  record.fields = {.hash = 0xabc, .rank = 1, .nranks = 2};
+  tracker_.on_nccl_identity(record);
+  EXPECT_EQ(last_comm().nccl_comm_hash, hash);
+  EXPECT_THAT(last_comm().rank, Optional(3));
+  EXPECT_EQ(last_comm().rank_source, RankSource::kInit);
+}
+
 TEST_F(CollectiveTrackerTest, AQueryNamesTheRankOfASplit) {
   st_call_return query = returned("ncclCommUserRank", 1000, 1010);
   query.value = 5;

@@ -42,6 +42,8 @@ class CollectiveTracker {
   void on_entry(const st_call_entry& record, int64_t stack_id = 0);
   void on_return(const st_call_return& record);
   void on_comm_init(const st_comm_init& record);
+  /// Of a communicator that was made before tracing began: NCCL's own hash of it, and the rank on it.
+  void on_nccl_identity(const st_nccl_identity& record);
   void on_sync(const st_sync& record);
   /// The part of a process's job identity that only its environment and files reveal.
   struct JobIdentity {

@@ -17,6 +17,9 @@ namespace stalltrace {
 /// Node::agent_version of import/nccl_ras.
 inline constexpr std::string_view kRasFormat = "nccl_ras";
 
+/// Node::agent_version of the same statements, read from the memory of the ranks' processes (autopsy).
+inline constexpr std::string_view kNcclMemoryFormat = "nccl_memory";
+
 /// Of a rank on a communicator, by NCCL's own words; the last two also of a process.
 enum class RasState : uint8_t {
   kNotStated,

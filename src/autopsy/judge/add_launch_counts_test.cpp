@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "autopsy/judge/judge.h"
+#include "autopsy/output/autopsy_text.h"
 #include "autopsy/testing/snapshots.h"
 #include "base/clock.h"
 #include "model/events/imported/ras_statement.h"
+#include "tests/support/golden_text.h"
 
 namespace stalltrace::autopsy {
 namespace {
@@ -32,6 +35,23 @@ void answers(JobSnapshots& job, std::optional<int32_t> behind) {
 
 bool has_ras(const Finding& finding) {
   return std::ranges::any_of(finding.evidence, [](const Evidence& one) { return one.kind == "nccl_ras"; });
+}
+
+/// A communicator of all ranks in each process's memory, with 30 AllReduces in the first snapshot and 31 in the last;
+/// of the rank `behind` 30 in both. `stands_still`: the last ones in both.
+void remember(JobSnapshots& job, std::optional<int32_t> behind, bool stands_still = true) {
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    stacks::NcclCommunicator one{
+        .address = 0x7f0000000010, .hash = 0xabc, .rank = rank, .nranks = 4, .device = 0, .launched = {}};
+    one.launched = {{"Broadcast", 2}, {"AllReduce", rank == behind ? 30 : 31}};
+    job.last(rank).communicators = {one};
+    one.launched.back().second = stands_still ? one.launched.back().second : 30;
+    job.first(rank).communicators = {one};
+  }
+}
+
+bool has_kind(const Finding& finding, std::string_view kind) {
+  return std::ranges::any_of(finding.evidence, [&](const Evidence& one) { return one.kind == kind; });
 }
 
 bool has_note(const JobVerdict& verdict) {
@@ -129,6 +149,73 @@ TEST(AddRas, AnotherJobsAnswersAndAJobThatGetsOnAreNotJudged) {
     }
   }
   EXPECT_TRUE(job.verdict().findings.empty());
+}
+
+TEST(AddMemory, ARankThatIsBehindIsNamedWhereAllAreInACall) {
+  JobSnapshots job(4);
+  remember(job, 2);
+  const JobVerdict verdict = job.verdict();
+  ASSERT_EQ(verdict.findings.size(), 1);
+  const Finding& finding = verdict.findings[0];
+  EXPECT_EQ(finding.cause, Cause::kMissingCollective);
+  EXPECT_EQ(finding.culprit->rank, 2);
+  EXPECT_EQ(finding.culprit->node, "host7");
+  EXPECT_EQ(finding.culprit->pid, 4002);
+  EXPECT_EQ(finding.op, Operation::kAllReduce);
+  EXPECT_TRUE(has_kind(finding, "nccl_memory"));
+  EXPECT_FALSE(has_kind(finding, "log_line"));
+  std::string text = finding.summary + "\n";
+  for (const Evidence& one : finding.evidence) {
+    text += fmt::format("- {} ({})\n", one.text, one.kind);
+  }
+  for (const std::string& note : verdict.notes) {
+    text += "note: " + note + "\n";
+  }
+  golden::expect_text(text + job_text(job.snapshots().back(), verdict));
+}
+
+TEST(AddMemory, ItIsEvidenceOnARankThatIsBlamed) {
+  JobSnapshots job(4);
+  job.leaves(2);
+  remember(job, 2);
+  const JobVerdict verdict = job.verdict();
+  ASSERT_EQ(verdict.findings.size(), 1);
+  EXPECT_TRUE(has_kind(verdict.findings[0], "nccl_memory"));
+}
+
+TEST(AddMemory, EqualNumbersLeaveItUnknown) {
+  JobSnapshots job(4);
+  remember(job, std::nullopt);
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kUnknown);
+}
+
+/// The job ran between the snapshots: the rank may be behind for a moment.
+TEST(AddMemory, ARankThatLaunchedSinceIsNotBlamed) {
+  JobSnapshots job(4);
+  remember(job, 2);
+  job.first(2).communicators[0].launched.back().second = 29;
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kUnknown);
+}
+
+TEST(AddMemory, ACommunicatorThatTwoProcessesContradictIsNotJudged) {
+  JobSnapshots job(4);
+  remember(job, 2);
+  job.both(3, [](RankState& rank) { rank.communicators[0].rank = 1; });
+  const JobVerdict same_rank = job.verdict();
+  EXPECT_EQ(same_rank.findings.at(0).cause, Cause::kUnknown);
+  EXPECT_FALSE(same_rank.notes.empty());
+  remember(job, 2);
+  job.both(3, [](RankState& rank) { rank.communicators[0].nranks = 8; });
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kUnknown);
+}
+
+TEST(AddMemory, OneProcessAloneShowsNothing) {
+  JobSnapshots job(4);
+  remember(job, 2);
+  for (const int rank : {0, 1, 3}) {
+    job.both(rank, [](RankState& state) { state.communicators.clear(); });
+  }
+  EXPECT_EQ(job.verdict().findings.at(0).cause, Cause::kUnknown);
 }
 
 }  // namespace
