@@ -7,7 +7,7 @@
 namespace lab::nccl {
 namespace {
 
-/// The place of its counter: the number in NCCL's ncclFunc_t.
+/// The index of its counter: the number in NCCL's ncclFunc_t.
 std::optional<size_t> counter_of(Function function) {
   switch (function) {
     case Function::kBroadcast:

@@ -27,6 +27,7 @@ class HostEvidenceLoader {
     const TimeRange around{range.from_ns - kCalmAroundNs, range.to_ns + kCalmAroundNs};
     ST_TRY(load_table<PortCounter>(source, around, evidence_.ports_));
     note_calm_rates(windows);
+    note_rising();
     return {};
   }
 
@@ -100,6 +101,16 @@ class HostEvidenceLoader {
         rise -= series.rise(time);
       }
       series.calm_per_second = std::max(0.0, rise) * static_cast<double>(kNsPerSecond) / static_cast<double>(calm_ns);
+    }
+  }
+
+  void note_rising() {
+    for (const auto& [key, series] : evidence_.ports_) {
+      const auto kind = kind_of_port_counter(std::get<3>(key));
+      const auto rises = [](const auto& a, const auto& b) { return a.second < b.second; };
+      if (kind && std::ranges::adjacent_find(series.points, rises) != series.points.end()) {
+        evidence_.rising_ports_[*kind].emplace_back(std::get<0>(key), &series);
+      }
     }
   }
 
@@ -200,6 +211,20 @@ HostEvidence::Throttling HostEvidence::throttling(NodeId node, int32_t pid, Inte
   }
   most.throttled_ns = std::min(most.throttled_ns, window.length());  // it is summed over CPUs
   return most;
+}
+
+std::set<NodeId> HostEvidence::nodes_with_rising_ports(PortCounterKind kind, Interval window) const {
+  std::set<NodeId> nodes;
+  const auto rising = rising_ports_.find(kind);
+  if (rising == rising_ports_.end()) {
+    return nodes;
+  }
+  for (const auto& [node, series] : rising->second) {
+    if (series->rise(window) > 0) {
+      nodes.insert(node);
+    }
+  }
+  return nodes;
 }
 
 bool HostEvidence::counts_ports(NodeId node) const {

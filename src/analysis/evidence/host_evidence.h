@@ -10,12 +10,14 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "analysis/evidence/flows.h"
 #include "analysis/evidence/reads/row_budget.h"
 #include "analysis/intervals.h"
 #include "analysis/timeline/cluster.h"
+#include "model/events/port_counters.h"
 
 namespace stalltrace::analysis {
 
@@ -68,6 +70,8 @@ class HostEvidence {
   [[nodiscard]] Throttling throttling(NodeId node, int32_t pid, Interval window) const;
   /// Port counters of the node that rose in the window.
   [[nodiscard]] std::vector<PortRise> port_rises(NodeId node, Interval window) const;
+  /// The nodes with a port counter of that kind that rose in the window: of many nodes few, as a rule.
+  [[nodiscard]] std::set<NodeId> nodes_with_rising_ports(PortCounterKind kind, Interval window) const;
   /// True if counters of the node's ports were recorded in the loaded time.
   [[nodiscard]] bool counts_ports(NodeId node) const;
   [[nodiscard]] bool counts_ports() const { return !ports_.empty(); }
@@ -91,6 +95,8 @@ class HostEvidence {
   std::set<NodeId> drop_counters_;
   std::map<std::tuple<NodeId, std::string, std::string>, Series> numbers_;         // node, name, detail
   std::map<std::tuple<NodeId, std::string, int32_t, std::string>, Series> ports_;  // node, device, port, name
+  /// Those of `ports_` that rise at all: most counters of errors never do.
+  std::map<PortCounterKind, std::vector<std::pair<NodeId, const Series*>>> rising_ports_;
 };
 
 }  // namespace stalltrace::analysis

@@ -43,8 +43,8 @@ inline constexpr double kPassedBeforeCertainty = 0.8;
 inline constexpr uint32_t kSmallSegmentBytes = 1000;
 /// The most confidence in a partition that one end alone shows: a host that lost its power is as silent.
 inline constexpr double kOneEndConfidence = 0.8;
-/// The receiver must count more than this many bytes beyond the acknowledged ones to prove that data arrive: a SYN and a
-/// FIN count as one each. A message may be as short as 48 bytes (Gloo's header).
+/// The receiver must count more than this many bytes beyond the acknowledged ones to prove that data arrive: a SYN and
+/// a FIN count as one each. A message may be as short as 48 bytes (Gloo's header).
 inline constexpr uint64_t kArrivedBytes = 2;
 /// A slow link carries data for this share of the stall; others are idle for most of it.
 inline constexpr double kBusyShare = 0.7;

@@ -52,7 +52,7 @@ void add_report(NodeId id, int64_t time_ns, const std::string& report, const std
   }
 }
 
-/// The ranks of one communicator whose processes hold it, by their place in Job::ranks().
+/// The ranks of one communicator whose processes hold it, by their index in Job::ranks().
 struct HeldCommunicator {
   std::vector<std::pair<size_t, const stacks::NcclCommunicator*>> members;
   bool whole_job = true;      // it has the ranks of the job, by the same numbers

@@ -23,7 +23,7 @@ std::optional<HttpAnswer> refusal(const RequestHeader& header, const std::string
 HttpAnswer answer_of_parser(const boost::system::error_code& error);
 /// Those of kKeptHeaders; several of one name are joined with ", ".
 std::map<std::string, std::string> kept_headers(const RequestHeader& header);
-/// Whether the client sends the body only once it is told to.
+/// Whether the client sends the body only once the server asks for it.
 bool asks_to_go_on(const RequestHeader& header);
 /// The path of a target, as far as it is one. Points into the header.
 std::string_view path_of(const RequestHeader& header);

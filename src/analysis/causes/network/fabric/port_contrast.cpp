@@ -56,8 +56,16 @@ std::string PortCounts::text(const Cluster& cluster) const {
 
 std::vector<PortCounts> port_counts(const AnalysisContext& context, const Stall& stall, PortCounterKind kind) {
   std::vector<PortCounts> counts;
+  const std::set<NodeId> rising = context.evidence.host().nodes_with_rising_ports(kind, stall.examined());
+  if (rising.empty()) {
+    return counts;
+  }
   std::map<NodeId, double> highest;
   for (const auto& [node, member] : counting_nodes(context, stall)) {
+    double& most = highest[node];
+    if (!rising.contains(node)) {
+      continue;
+    }
     std::map<std::pair<std::string, int32_t>, PortCounts> ports;
     for (const PortRise& rise : context.evidence.host().port_rises(node, stall.examined())) {
       PortCounts& port = ports[{rise.device, rise.port}];
@@ -72,7 +80,6 @@ std::vector<PortCounts> port_counts(const AnalysisContext& context, const Stall&
         }
       }
     }
-    double& most = highest[node];
     for (auto& [key, port] : ports) {
       if (!port.by_counter.empty()) {
         port.node = node;
