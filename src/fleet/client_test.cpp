@@ -2,11 +2,9 @@
 #include "fleet/client.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <zstd.h>
 
 #include <array>
 #include <atomic>
@@ -17,12 +15,10 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "fleet/gather.h"
 #include "fleet/node_info.h"
 #include "fleet/query.h"
-#include "serve/accept/received_file.h"
+#include "fleet/testing/test_nodes.h"
 #include "serve/http/api.h"
-#include "serve/http/compressed_file.h"
 #include "serve/testing/job_file.h"
 #include "serve/testing/running_server.h"
 
@@ -32,76 +28,10 @@ namespace {
 using namespace analysis::small_job;
 using serve::HttpAnswer;
 using serve::HttpRequest;
-using serve::ReceivedFile;
 using serve::RunningServer;
 using serve::ServerOptions;
 using std::chrono::milliseconds;
 using testing::ElementsAre;
-
-constexpr milliseconds kLimit{400};
-
-NodeAddress node_at(uint16_t port) { return {.host = "127.0.0.1", .port = port, .addresses = {"127.0.0.1"}}; }
-
-/// Sends the same bytes to every client that connects, whatever is asked; then closes, or keeps quiet.
-class BadServer {
- public:
-  enum class Then { kCloses, kHangs };
-  BadServer(std::string bytes, Then then) {
-    auto listener = serve::listen_at({.address = "127.0.0.1", .loopback = true});
-    EXPECT_TRUE(listener.has_value());
-    port_ = listener->port;
-    thread_ = std::jthread(
-        [socket = std::move(listener->socket), bytes = std::move(bytes), then](const std::stop_token& stop) {
-          std::vector<UniqueFd> open;
-          while (!stop.stop_requested()) {
-            UniqueFd connection(::accept4(socket.get(), nullptr, nullptr, SOCK_CLOEXEC));
-            if (!connection) {
-              std::this_thread::sleep_for(milliseconds(1));
-              continue;
-            }
-            char request[4096];
-            static_cast<void>(!::recv(connection.get(), request, sizeof request, 0));
-            static_cast<void>(!::send(connection.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL));
-            if (then == Then::kHangs) {
-              open.push_back(std::move(connection));
-            }
-          }
-        });
-  }
-  [[nodiscard]] uint16_t port() const { return port_; }
-
- private:
-  uint16_t port_ = 0;
-  std::jthread thread_;
-};
-
-/// A node that serves one recording of `ending`.
-class ServingNode {
- public:
-  explicit ServingNode(const Ending& ending = {}, ServerOptions options = {}) {
-    MemorySource source;
-    fill(source, ending);
-    static int64_t runs = 0;
-    ++runs;  // each node's recording is one of its own
-    for (Node node : store::must(source.nodes())) {
-      node.started_ns += runs;
-      source.accept(node);
-    }
-    serve::write_recording(folder_ / "job.db", source);
-    recordings_ = serve::recordings_in_files({folder_ / "job.db"});
-    api_ = std::make_unique<serve::Api>(*recordings_, serve::ApiOptions{.copies_folder = folder_.path()});
-    server_ = std::make_unique<RunningServer>([this](const HttpRequest& request) { return api_->answer(request); },
-                                              std::move(options));
-  }
-  [[nodiscard]] NodeAddress address() const { return node_at(server_->port()); }
-  [[nodiscard]] std::string file() const { return folder_ / "job.db"; }
-
- private:
-  store::TemporaryFolder folder_;
-  std::unique_ptr<serve::Recordings> recordings_;
-  std::unique_ptr<serve::Api> api_;
-  std::unique_ptr<RunningServer> server_;
-};
 
 class Rows final : public RowSink {
  public:
@@ -116,8 +46,6 @@ class Rows final : public RowSink {
   std::vector<std::string> names;
   std::vector<std::vector<Value>> rows;
 };
-
-std::string head(std::string_view rest) { return "HTTP/1.1 200 OK\r\n" + std::string(rest); }
 
 TEST(FleetQuery, NodesThatFailAreNamedAndTheRestIsAnswered) {
   const ServingNode first;
@@ -469,232 +397,6 @@ TEST(FleetNodes, DescriptionsOfOtherForms) {
   const auto strange = parse_node_info(R"({"api":1,"recordings":[7,{"name":7,"nodes":7,"range":[],"bytes":"x"}]})");
   ASSERT_TRUE(strange.has_value());
   EXPECT_EQ(strange->recordings.size(), 2U);
-}
-
-TEST(FleetGather, RecordingsArriveAsTheyAre) {
-  const ServingNode first;
-  const ServingNode second(hang());
-  const BadServer hangs("", BadServer::Then::kHangs);
-  const RunningServer bomb([](const HttpRequest& request) {
-    if (request.path == "/v1/node") {
-      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
-    }
-    return HttpAnswer{.content_type = "application/zstd", .body = "not zstd at all"};
-  });
-  const store::TemporaryFolder folder;
-  const std::vector<NodeAddress> nodes{first.address(), node_at(hangs.port()), node_at(bomb.port()), second.address()};
-  const Gathered gathered = gather_recordings(nodes, {.client = {.limit = kLimit * 2}, .folder = folder.path()});
-  ASSERT_EQ(gathered.files.size(), 2U);
-  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(first.file()));
-  EXPECT_EQ(store::bytes_of(gathered.files[1]), store::bytes_of(second.file()));
-  EXPECT_EQ(folder.names().size(), 2U);
-  ASSERT_EQ(gathered.failed.size(), 2U);
-  EXPECT_EQ(gathered.failed[1].node, nodes[2].shown());
-  EXPECT_GT(gathered.moved_bytes, 0);
-}
-
-std::string compressed_zeros(const store::TemporaryFolder& folder, size_t bytes) {
-  std::ofstream(folder / "many-zeros") << std::string(bytes, '\0');
-  auto pieces = store::must(serve::CompressedFile::open(UniqueFd(::open((folder / "many-zeros").c_str(), O_RDONLY))));
-  std::string compressed;
-  for (std::string piece = store::must(pieces->next()); !piece.empty(); piece = store::must(pieces->next())) {
-    compressed += piece;
-  }
-  return compressed;
-}
-
-TEST(ReceivedFile, AFewBytesForALargeFileAreTakenInTurns) {
-  const store::TemporaryFolder folder;
-  const auto file = store::must(ReceivedFile::create(folder / "file", 64 << 20));
-  ASSERT_TRUE(file->announce(8 << 20));
-  EXPECT_FALSE(file->announce(9 << 20));
-  auto more = file->add(compressed_zeros(folder, 8 << 20));
-  ASSERT_TRUE(more && *more);
-  EXPECT_LT(file->size_bytes(), 2 << 20);
-  while (more && *more) {
-    more = file->add("");
-  }
-  EXPECT_TRUE(more && file->finish());
-}
-
-/// Four nodes that announce a quarter of all room each, and send nothing, or only a part.
-TEST(FleetGather, WhatIsOnlyAnnouncedKeepsNoOtherNodeOut) {
-  const ServingNode good;
-  const auto recording_bytes = static_cast<int64_t>(store::bytes_of(good.file()).size());
-  std::atomic<int> announced = 0;
-  std::atomic<bool> over = false;
-  const auto announces = [&](const HttpRequest& request) {
-    if (request.path == "/v1/node") {
-      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
-    }
-    HttpAnswer answer{.content_type = "application/zstd"};
-    answer.headers.emplace_back("Stalltrace-Bytes", std::to_string(recording_bytes));
-    answer.next_piece = [&]() -> Result<std::string> {
-      ++announced;
-      while (!over) {
-        std::this_thread::sleep_for(milliseconds(5));
-      }
-      return fail("never");
-    };
-    return answer;
-  };
-  std::vector<std::unique_ptr<RunningServer>> silent;
-  std::vector<NodeAddress> nodes;
-  for (int i = 0; i < 4; ++i) {
-    silent.push_back(std::make_unique<RunningServer>(announces));
-    nodes.push_back(node_at(silent.back()->port()));
-  }
-  const auto recordings = serve::recordings_in_files({good.file()});
-  const store::TemporaryFolder copies;
-  serve::Api api(*recordings, {.copies_folder = copies.path()});
-  const RunningServer later([&](const HttpRequest& request) {
-    while (request.path == "/v1/recording" && announced < 4 && !over) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    std::this_thread::sleep_for(milliseconds(50));  // the others' headers are there
-    return api.answer(request);
-  });
-  nodes.push_back(node_at(later.port()));
-  const store::TemporaryFolder folder;
-  const Gathered gathered = gather_recordings(
-      nodes,
-      {.client = {.limit = std::chrono::seconds(3)}, .folder = folder.path(), .most_bytes = recording_bytes * 4});
-  over = true;
-  ASSERT_EQ(gathered.files.size(), 1U);
-  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(good.file()));
-  EXPECT_EQ(gathered.failed.size(), 4U);
-}
-
-/// Of eight nodes there is room for four; those that don't fit give back what had arrived of them.
-TEST(FleetGather, NodesThatDoNotFitLeaveTheirRoomToOthers) {
-  std::vector<std::unique_ptr<ServingNode>> serving;
-  std::vector<NodeAddress> nodes;
-  int64_t largest_bytes = 0;
-  for (int i = 0; i < 8; ++i) {
-    serving.push_back(std::make_unique<ServingNode>());
-    nodes.push_back(serving.back()->address());
-    largest_bytes = std::max(largest_bytes, static_cast<int64_t>(store::bytes_of(serving.back()->file()).size()));
-  }
-  const store::TemporaryFolder folder;
-  const Gathered gathered = gather_recordings(
-      nodes, {.client = {.limit = std::chrono::seconds(10)}, .folder = folder.path(), .most_bytes = largest_bytes * 4});
-  EXPECT_GE(gathered.files.size(), 3U);
-  EXPECT_LE(gathered.files.size(), 4U);
-  EXPECT_EQ(gathered.failed.size(), 8 - gathered.files.size());
-  EXPECT_EQ(folder.names().size(), gathered.files.size());
-}
-
-/// A stream of zstd without its end, from which all bytes can be had.
-std::string zeros_without_end(size_t bytes) {
-  const std::string zeros(bytes, '\0');
-  std::string compressed(ZSTD_compressBound(bytes), '\0');
-  ZSTD_CCtx* stream = ZSTD_createCCtx();
-  ZSTD_inBuffer from{zeros.data(), zeros.size(), 0};
-  ZSTD_outBuffer to{compressed.data(), compressed.size(), 0};
-  EXPECT_EQ(ZSTD_compressStream2(stream, &to, &from, ZSTD_e_flush), 0U);
-  ZSTD_freeCCtx(stream);
-  compressed.resize(to.pos);
-  return compressed;
-}
-
-/// Four nodes that have sent a quarter of all room each, and break off.
-TEST(FleetGather, NodesWhoseConnectionBreaksLeaveTheirRoomToOthers) {
-  const ServingNode good;
-  const auto recording_bytes = static_cast<int64_t>(store::bytes_of(good.file()).size());
-  const std::string zeros = zeros_without_end(static_cast<size_t>(recording_bytes));
-  std::atomic<int> broken = 0;
-  const auto breaks = [&](const HttpRequest& request) {
-    if (request.path == "/v1/node") {
-      return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
-    }
-    HttpAnswer answer{.content_type = "application/zstd"};
-    answer.headers.emplace_back("Stalltrace-Bytes", std::to_string(recording_bytes));
-    answer.next_piece = [&, sent = false]() mutable -> Result<std::string> {
-      if (!std::exchange(sent, true)) {
-        return zeros;
-      }
-      ++broken;
-      return fail("broken");
-    };
-    return answer;
-  };
-  std::vector<std::unique_ptr<RunningServer>> breaking;
-  std::vector<NodeAddress> nodes;
-  for (int i = 0; i < 4; ++i) {
-    breaking.push_back(std::make_unique<RunningServer>(breaks));
-    nodes.push_back(node_at(breaking.back()->port()));
-  }
-  const auto recordings = serve::recordings_in_files({good.file()});
-  const store::TemporaryFolder copies;
-  serve::Api api(*recordings, {.copies_folder = copies.path()});
-  const RunningServer later([&](const HttpRequest& request) {
-    for (int i = 0; request.path == "/v1/recording" && broken < 4 && i < 1000; ++i) {
-      std::this_thread::sleep_for(milliseconds(5));
-    }
-    std::this_thread::sleep_for(milliseconds(50));  // the others' ends are there
-    return api.answer(request);
-  });
-  nodes.push_back(node_at(later.port()));
-  const store::TemporaryFolder folder;
-  const Gathered gathered = gather_recordings(
-      nodes,
-      {.client = {.limit = std::chrono::seconds(10)}, .folder = folder.path(), .most_bytes = recording_bytes * 4});
-  ASSERT_EQ(gathered.files.size(), 1U);
-  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(good.file()));
-  EXPECT_EQ(gathered.failed.size(), 4U);
-  EXPECT_EQ(folder.names().size(), 1U);
-}
-
-TEST(FleetGather, ARecordingThatCantBeReadIsItsNodesFailure) {
-  const ServingNode first;
-  const store::TemporaryFolder folder;
-  const std::string zeros = compressed_zeros(folder, 4 << 20);
-  const auto node_with = [&](const std::string& announced) {
-    return std::make_unique<RunningServer>([&zeros, announced](const HttpRequest& request) {
-      if (request.path == "/v1/node") {
-        return HttpAnswer{.body = R"({"api":1,"recordings":[{"name":"a"}]})"};
-      }
-      HttpAnswer answer{.content_type = "application/zstd", .body = zeros};
-      if (!announced.empty()) {
-        answer.headers.emplace_back("Stalltrace-Bytes", announced);
-      }
-      return answer;
-    });
-  };
-  const auto garbage = node_with("4194304");
-  const auto lies = node_with("1000");
-  const auto silent = node_with("");
-  const std::vector<NodeAddress> nodes{node_at(garbage->port()), node_at(lies->port()), node_at(silent->port()),
-                                       first.address()};
-  const Gathered gathered = gather_recordings(nodes, {.client = {.limit = kLimit * 5}, .folder = folder.path()});
-  ASSERT_EQ(gathered.files.size(), 1U);
-  EXPECT_EQ(store::bytes_of(gathered.files[0]), store::bytes_of(first.file()));
-  EXPECT_EQ(gathered.failed.size(), 3U);
-}
-
-TEST(ReceivedFile, TakesNoMoreThanItsLimit) {
-  const store::TemporaryFolder folder;
-  std::ofstream(folder / "zeros") << std::string(1 << 20, '\0');
-  auto pieces = store::must(serve::CompressedFile::open(UniqueFd(::open((folder / "zeros").c_str(), O_RDONLY))));
-  std::string compressed;
-  for (std::string piece = store::must(pieces->next()); !piece.empty(); piece = store::must(pieces->next())) {
-    compressed += piece;
-  }
-  const auto taken = [&](const std::string& name, int64_t most, std::string_view bytes) {
-    const auto file = store::must(ReceivedFile::create(folder / name, most));
-    auto more = file->add(bytes);
-    while (more && *more) {
-      more = file->add("");
-    }
-    return more && file->finish();
-  };
-  EXPECT_TRUE(taken("whole", 1 << 20, compressed));
-  EXPECT_EQ(store::bytes_of(folder / "whole").size(), size_t{1} << 20);
-  EXPECT_FALSE(taken("limit", (1 << 20) - 1, compressed));
-  EXPECT_FALSE(taken("cut", 1 << 20, std::string_view(compressed).substr(0, compressed.size() - 1)));
-  EXPECT_FALSE(taken("more", 1 << 20, compressed + "x"));
-  EXPECT_FALSE(taken("other", 1 << 20, "not zstd"));
-  EXPECT_FALSE(ReceivedFile::create(folder / "whole", 1));
 }
 
 }  // namespace

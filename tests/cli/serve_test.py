@@ -192,17 +192,19 @@ class Serving(Case):
     def test_requests_for_rows_are_what_the_description_says(self):
         base = f"http://{self.serve(self.files[0]).address}"
         schema = request_schema("/v1/rows", "post")
-        read = {"table": "tcp_sample", "from_ns": 0, "to_ns": 1_900_000_000_000_000_000, "narrow": True}
+        read = {"table": "tcp_events", "from_ns": 0, "to_ns": 1_900_000_000_000_000_000, "narrow": True, "after": [7]}
         whole = {"reads": [read, {"table": "node"}], "windows": [[0, 10]], "clocks": [[1, -5]]}
         self.assertEqual((set(whole), set(read)), (set(schema["properties"]), set(schema["properties"]["reads"]["items"]["properties"])))
         self.assertEqual(problems(whole, schema), [])
         self.assertEqual(self.ask(base + "/v1/rows", json.dumps(whole).encode())[0], 200)
-        of_wrong_types = [{**whole, "reads": [{**read, name: [7]}]} for name in read]
+        of_wrong_types = [{**whole, "reads": [{**read, name: {"a": 7}}]} for name in read]
         for wrong in ({**whole, "more": 1}, {**whole, "reads": [{**read, "more": 1}]}, {"windows": []}, {"reads": [{}]}, {"reads": "node"},
                       {**whole, "windows": [["a", 1]]}, {**whole, "clocks": 7}, *of_wrong_types):
             self.assertNotEqual(problems(wrong, schema), [], wrong)
             self.assertEqual(self.ask(base + "/v1/rows", json.dumps(wrong).encode())[0], 400, wrong)
         self.assertEqual(self.ask(base + "/v1/rows", json.dumps({"reads": [read, read]}).encode())[0], 400)
+        without_ids = {"reads": [{"table": "tcp_sample", "after": [7]}]}
+        self.assertEqual(self.ask(base + "/v1/rows", json.dumps(without_ids).encode())[0], 400)
 
     def test_parameters_of_a_query_are_what_the_description_says(self):
         base = f"http://{self.serve(*self.files).address}"

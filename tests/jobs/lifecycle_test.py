@@ -35,18 +35,26 @@ class Lifecycle(Case):
         self.assertEqual([row[1:] for row in communicators], [(0, 2, "init"), (1, 2, "init")])
         self.assertEqual(len({row[0] for row in communicators}), 1, communicators)
 
-    def test_a_job_that_started_before_has_unknown_communicators_and_the_environments_rank(self):
-        job = Job(self)
+    def trace_a_job_that_started_before(self, job):
         job.wait_for_steps(5)
         tracer = Tracer(self)
         job.wait_for_steps(job.steps() + 40)
         self.assertEqual(tracer.stop(), DONE)
         for rank, process in enumerate(job.ranks):
-            calls = tracer.rows("SELECT DISTINCT rank, rank_source, comm_id_hash FROM nccl_events "
-                                f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid}")
-            self.assertEqual(calls, [(rank, "environment", None)])
             self.assertEqual(tracer.rows(f"SELECT rank, rank_source, world_size FROM process WHERE pid = {process.pid}"),
                              [(rank, "environment", 2)])
+        return [tracer.rows("SELECT DISTINCT call.rank, call.rank_source, call.comm_id_hash, comm.nranks, comm.nccl_comm_hash "
+                            "FROM nccl_events call JOIN communicator comm USING (node_id, pid, comm_ptr) "
+                            f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid}") for process in job.ranks]
+
+    def test_a_job_that_started_before_has_the_communicators_that_nccls_memory_shows(self):
+        calls = self.trace_a_job_that_started_before(Job(self))
+        self.assertEqual([[row[:4] for row in rows] for rows in calls], [[(0, "memory", None, 2)], [(1, "memory", None, 2)]])
+        self.assertEqual(len({rows[0][4] for rows in calls}), 1, "both ranks have one communicator")
+
+    def test_with_an_nccl_of_another_layout_it_has_the_environments_rank(self):
+        calls = self.trace_a_job_that_started_before(Job(self, environment={"LAB_NCCL_MEMORY": "0"}))
+        self.assertEqual(calls, [[(0, "environment", None, 2, None)], [(1, "environment", None, 2, None)]])
 
     def test_a_process_killed_in_an_allreduce_leaves_it_open(self):
         tracer = Tracer(self)

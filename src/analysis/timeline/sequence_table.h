@@ -15,6 +15,7 @@
 namespace stalltrace::analysis {
 
 inline constexpr int32_t kNoPeer = -1;
+inline constexpr int64_t kMaxSeq = 1LL << 40;  // a greater number is a corrupt row
 
 struct SequenceKey {
   NodeId node = 0;

@@ -15,6 +15,8 @@
 #include "analysis/timeline/attempts/attempts.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/clock_offsets/clock_offsets.h"
+#include "analysis/timeline/cuda_graphs/captured_calls.h"
+#include "analysis/timeline/cuda_graphs/unsure_numbers.h"
 #include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
 #include "analysis/timeline/signature_table.h"
@@ -25,8 +27,6 @@
 
 namespace stalltrace::analysis {
 namespace {
-
-constexpr int64_t kMaxSeq = 1LL << 40;  // a greater number is a corrupt row
 
 bool failed(const Collective& row) { return call_failed(row.library, row.return_code.value_or(0)); }
 
@@ -84,7 +84,7 @@ class TimelineBuilder {
     align_hosts(losses);
     add_silent_members();
     sequence_table_.mark_continued();
-    forget_unsure_names(graph_uses);
+    match_unsure_by_time(graph_uses);
     std::unordered_map<uint64_t, uint32_t> known;
     std::vector<uint32_t> unknown;
     for (uint32_t i = 0; i < timeline_.sequences_.size(); ++i) {
@@ -110,7 +110,7 @@ class TimelineBuilder {
         put(static_cast<uint32_t>(timeline_.groups_.size() - 1), sequence);
       }
     }
-    leave_out_captured();
+    captured_.leave_out(sequence_table_, timeline_.sequences_, timeline_.groups_);
     unmatched_ = std::move(matches.unmatched);
     if (!unmatched_.empty()) {
       timeline_.notes_.push_back(fmt::format(
@@ -135,7 +135,7 @@ class TimelineBuilder {
       return;
     }
     if (row.completion == Completion::kCaptured) {
-      note_captured(row);
+      captured_.note(row);
       return;
     }
     ++timeline_.rows_;
@@ -163,116 +163,13 @@ class TimelineBuilder {
         row.kernel_start_ns && row.kernel_end_ns ? pack(*row.kernel_start_ns - row.timestamp_ns) : kOpenDuration);
   }
 
-  /// It did not run: no instance has its number.
-  void note_captured(const Collective& row) {
-    if (row.seq && *row.seq >= 0 && *row.seq < kMaxSeq) {
-      const bool pair = is_point_to_point(row.op);
-      captured_[captured_key({row.node_id, row.pid, row.comm_ptr, row.comm_id_hash,
-                              pair ? row.peer.value_or(kNoPeer) : kNoPeer, pair && row.op == Operation::kRecv})]
-          .push_back(*row.seq);
-    }
-  }
-
-  /// Of a communicator that was made before tracing began, the numbers come from the profiler file. That counts each
-  /// launch of a graph, and the probes do not: ranks that are traced from different times on number the calls beside
-  /// graphs differently. Those are matched as those of communicators without names are.
-  void forget_unsure_names(const std::vector<GraphUse>& graph_uses) {
-    std::set<std::pair<NodeId, int32_t>> with_graphs;
-    for (const GraphUse& use : graph_uses) {
-      with_graphs.insert({use.node_id, use.pid});
-    }
-    for (const Communicator& row : cluster_.communicators()) {
-      if (is_graph_communicator(row.comm_ptr)) {  // the GPU runtime's calls may not be recorded
-        with_graphs.insert({row.node_id, row.pid});
-      }
-    }
-    if (with_graphs.empty()) {
-      return;
-    }
-    std::set<CommHash> numbered_by_file;
-    std::set<CommHash> beside_graphs;
-    for (const Communicator& row : cluster_.communicators()) {
-      if (row.comm_id_hash == 0 || is_graph_communicator(row.comm_ptr)) {
-        continue;
-      }
-      // Of a split the file adds the rank, and the numbers are those of the probes.
-      if (row.rank_source == RankSource::kPlugin && row.parent_hash == 0) {
-        numbered_by_file.insert(row.comm_id_hash);
-      }
-      if (with_graphs.contains({row.node_id, row.pid})) {
-        beside_graphs.insert(row.comm_id_hash);
-      }
-    }
-    std::set<CommHash> unsure;
-    for (CallSequence& sequence : timeline_.sequences_) {
-      if (!sequence.calls.empty() && numbered_by_file.contains(sequence.hash) &&
-          beside_graphs.contains(sequence.hash)) {
-        unsure.insert(std::exchange(sequence.hash, 0));
-      }
-    }
-    if (!unsure.empty()) {
+  void match_unsure_by_time(const std::vector<GraphUse>& graph_uses) {
+    if (const size_t unsure = forget_unsure_names(graph_uses, cluster_, timeline_.sequences_); unsure > 0) {
       timeline_.notes_.push_back(fmt::format(
           "ranks launched CUDA graphs, and {} of theirs {} made before tracing began: the ranks may number the calls "
           "beside the graphs differently, so these are matched by their times alone",
-          count_of(static_cast<int64_t>(unsure.size()), "communicator"), unsure.size() == 1 ? "was" : "were"));
+          count_of(static_cast<int64_t>(unsure), "communicator"), unsure == 1 ? "was" : "were"));
     }
-  }
-
-  /// Where a rank captured a call, no instance has its number, also where others have it as one that ran: their agent
-  /// did not see the capture, and nothing will report an end. Only what has not returned is judged: its rank hangs in
-  /// the call itself.
-  void leave_out_captured() {
-    if (captured_.empty()) {
-      return;
-    }
-    for (Group& group : timeline_.groups_) {
-      for (const uint32_t index : group.sequences) {
-        CallSequence& sequence = timeline_.sequences_[index];
-        const auto found = captured_.find(captured_key(sequence_table_.key(index)));
-        if (found == captured_.end()) {
-          continue;
-        }
-        for (const int64_t seq : found->second) {
-          sequence.captured_end = std::max(sequence.captured_end, seq + 1);
-          group.captured.push_back(seq + sequence.number_offset);
-        }
-      }
-      std::ranges::sort(group.captured);
-      group.captured.erase(std::unique(group.captured.begin(), group.captured.end()), group.captured.end());
-      for (const uint32_t index : group.captured.empty() ? std::vector<uint32_t>{} : group.sequences) {
-        leave_out(timeline_.sequences_[index], group.captured);
-      }
-    }
-  }
-
-  static void leave_out(CallSequence& sequence, const std::vector<int64_t>& captured) {
-    bool changed = false;
-    for (const int64_t number : captured) {
-      const int64_t index = number - sequence.first_number();
-      if (index < 0 || index >= static_cast<int64_t>(sequence.calls.size())) {
-        continue;
-      }
-      Call& call = sequence.calls[static_cast<size_t>(index)];
-      if (call.present && call.launched && call.is_open()) {
-        call.completion = Completion::kUnobserved;
-        changed = true;
-      }
-    }
-    if (!changed) {
-      return;
-    }
-    sequence.first_open_ns = kForever;
-    for (const Call& call : sequence.calls) {
-      if (call.present && call.is_open()) {
-        sequence.first_open_ns = std::min(sequence.first_open_ns, call.arrival_ns);
-      }
-    }
-  }
-
-  /// A rank's calls on a communicator, or to a peer: a sequence without calls is made by the communicator's name.
-  using CapturedKey = std::tuple<NodeId, int32_t, uint64_t, CommHash, int32_t, bool>;
-  static CapturedKey captured_key(const SequenceKey& key) {
-    return {key.node, key.pid, key.hash == 0 ? key.comm_ptr : 0, key.hash, key.peer, key.receives};
   }
 
   /// Numbers sequences, signatures and members in the order in which their first rows would have come in time order:
@@ -466,7 +363,7 @@ class TimelineBuilder {
   SequenceTable sequence_table_;
   SignatureTable signature_table_;
   std::map<std::tuple<NodeId, int32_t, uint64_t, CommHash>, int64_t> aborts_;
-  std::map<CapturedKey, std::vector<int64_t>> captured_;  // calls that were captured into CUDA graphs, by seq
+  CapturedCalls captured_;
   std::vector<uint32_t> unmatched_;
   int64_t skipped_ = 0;
 };

@@ -10,10 +10,12 @@ namespace {
 constexpr size_t kMostCommunicators = 1024;      // of one file; the plugin keeps 512 at a time
 constexpr int64_t kReorderedNs = 20 * kNsPerUs;  // records of two threads may arrive in another order than the events
 
-/// Fills in rank and size where the probes do not know them: for example, a split does not show them the size.
+/// Fills in rank and size where the probes do not know them: for example, a split does not show them the size. Where
+/// they were read from NCCL's memory, the file has the same, and the calls' numbers as well: it is the source then.
 template <typename Row>
 void add_rank(Row& row, const Communicator& profiled) {
-  if (!row.rank || row.rank_source == RankSource::kEnvironment) {
+  if (!row.rank || row.rank_source == RankSource::kEnvironment ||
+      (row.rank_source == RankSource::kMemory && profiled.rank)) {
     row.rank = profiled.rank;
     row.nranks = profiled.nranks;
     row.rank_source = profiled.rank_source;

@@ -47,6 +47,29 @@ TEST(CommunicatorIdentity, ACommonCallConnectsPointerAndSerialNumber) {
   EXPECT_EQ(named.comm_ptr, kCommPointer);
 }
 
+TEST(CommunicatorIdentity, WhatNcclsMemoryShowedIsByTheFileOnceItKnowsTheRank) {
+  for (const bool file_has_rank : {true, false}) {
+    CommunicatorIdentity identity;
+    Communicator probed{.comm_ptr = kCommPointer, .created_ns = 7};
+    probed.nccl_comm_hash = kHash;
+    probed.rank = 3;
+    probed.nranks = 4;
+    probed.rank_source = RankSource::kMemory;
+    identity.accept_probed(probed);
+    Communicator row = in_file();
+    if (!file_has_rank) {
+      row.rank.reset();
+      row.rank_source = RankSource::kUnknown;
+    }
+    ASSERT_TRUE(identity.accept_profiled(row));
+    const auto connected = identity.connect(call(kCommPointer, 0), call(kCommSerial, 40));
+    ASSERT_TRUE(connected);
+    EXPECT_EQ(connected->rank, 3);
+    EXPECT_EQ(connected->nranks, 4);
+    EXPECT_EQ(connected->rank_source, file_has_rank ? RankSource::kPlugin : RankSource::kMemory);
+  }
+}
+
 TEST(CommunicatorIdentity, NumbersOfACommunicatorMadeBeforeTracingAreShifted) {
   CommunicatorIdentity identity;
   identity.accept_probed({.comm_ptr = kCommPointer});

@@ -6,34 +6,26 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/text.h"
 #include "fleet/rows/received_rows.h"
-#include "serve/http_message.h"
+#include "fleet/rows/rows_conversation.h"
 
 namespace stalltrace::fleet {
 namespace {
 
 constexpr int64_t kShareOfOne = 4;  // one of several nodes may take a quarter of the room
-/// Above the pieces of a server: that there is no room is seen here, and not by the client.
-constexpr int64_t kBeyondRoom = 1 << 20;
 constexpr size_t kMostNamedWithoutRoom = 20;
 /// Of one time that nodes are asked, where nearly nothing is left of the limit.
 constexpr std::chrono::nanoseconds kLeastLimit{std::chrono::milliseconds(50)};
 
 template <typename T>
 constexpr std::string_view kTableOf = EventTraits<T>::kTable;
-
-/// Tables that a server of an older version does not know: it refuses the whole request. They are the last ones of a
-/// request, so that without them the others have the same numbers.
-constexpr std::array kLaterTables{kTableOf<Competitor>, kTableOf<GraphUse>, kTableOf<ClockReading>};
 
 /// What every analysis reads. Tables that hold few rows, or none, come at once with them.
 serve::RowsRequest first_request() {
@@ -43,17 +35,10 @@ serve::RowsRequest first_request() {
                                        kTableOf<KernelMessage>, kTableOf<LogLine>, kTableOf<BenchmarkResult>}) {
     request.reads.push_back({.table = std::string(table)});
   }
-  for (const std::string_view table : kLaterTables) {
+  for (const std::string_view table : later_tables()) {
     request.reads.push_back({.table = std::string(table)});
   }
   return request;
-}
-
-/// True if there were some.
-bool remove_later_tables(serve::RowsRequest& request) {
-  return std::erase_if(request.reads, [](const serve::RowsRequest::Read& read) {
-           return std::ranges::find(kLaterTables, read.table) != kLaterTables.end();
-         }) > 0;
 }
 
 constexpr std::array kEvidenceOfThreads{kTableOf<TcpEvent>, kTableOf<TcpSample>, kTableOf<WaitSpan>};
@@ -81,133 +66,7 @@ std::string tables_in(const std::vector<serve::RowsRequest::Read>& reads) {
   return tables;
 }
 
-Status no_room() {
-  return fail("the rows of all nodes together take more than are kept here",
-              "give fewer nodes, or look at it on that node: stalltrace explain FILE");
-}
-
 bool covers(TimeRange all, TimeRange part) { return all.from_ns <= part.from_ns && all.to_ns >= part.to_ns; }
-
-/// Of what all nodes may send together, what is left. They answer at the same time.
-struct Room {
-  int64_t bytes = 0;
-};
-
-/// Asks a node for rows of its recordings, one after the other. Tables that it does not know are empty.
-class RowsConversation final : public Conversation {
- public:
-  struct Wanted {
-    size_t recording = 0;  // an index of the caller
-    std::string name;
-    serve::RowsRequest request;
-  };
-  RowsConversation(std::vector<Wanted> wanted, Room& room, int64_t most_bytes)
-      : wanted_(std::move(wanted)), room_(room), most_bytes_(most_bytes) {}
-
-  Result<std::optional<Question>> next(Reply* last) override {
-    if (last != nullptr && last->refused) {
-      if (!may_be_older_ && !asks_one_table_) {
-        return std::unexpected(std::move(*last->refused));
-      }
-      if (!asks_one_table_) {
-        is_older_ = true;
-        received.pop_back();
-      }
-    } else if (last != nullptr) {
-      ST_TRY(received.back().second.finish());
-    }
-    if (received.size() == wanted_.size()) {
-      return std::nullopt;
-    }
-    const Wanted& wanted = wanted_[received.size()];
-    const int64_t most = std::max<int64_t>(most_bytes_, 0);
-    received.emplace_back(wanted.recording, ReceivedRows(wanted.request, {.bytes = most}));
-    serve::RowsRequest known = wanted.request;
-    may_be_older_ = remove_later_tables(known) && !is_older_;
-    asks_one_table_ = wanted.request.reads.size() == 1;
-    Question question{.method = "POST",
-                      .target = "/v1/rows?recording=" + serve::percent_encoded(wanted.name),
-                      .body = serve::to_json(is_older_ ? known : wanted.request),
-                      .most_bytes = static_cast<size_t>(most + kBeyondRoom)};
-    question.may_be_refused = may_be_older_ || asks_one_table_;
-    question.sink = [this](std::string_view bytes) -> Result<bool> {
-      moved_bytes += static_cast<int64_t>(bytes.size());
-      most_bytes_ -= static_cast<int64_t>(bytes.size());
-      taken_bytes_ += static_cast<int64_t>(bytes.size());
-      room_.bytes -= static_cast<int64_t>(bytes.size());
-      Status taken = room_.bytes < 0 ? no_room() : received.back().second.add(bytes);
-      if (!taken) {
-        found_no_room = room_.bytes < 0 || most_bytes_ < 0;
-        on_failure();
-        return std::unexpected(std::move(taken.error()));
-      }
-      return false;
-    };
-    return question;
-  }
-
-  /// The rows are of no use then, and others have their room.
-  void on_failure() override {
-    room_.bytes += std::exchange(taken_bytes_, 0);
-    received.clear();
-  }
-
-  std::vector<std::pair<size_t, ReceivedRows>> received;
-  int64_t moved_bytes = 0;
-  bool found_no_room = false;  // it failed for that alone
-
- private:
-  std::vector<Wanted> wanted_;
-  Room& room_;
-  int64_t most_bytes_;         // left for this one
-  int64_t taken_bytes_ = 0;    // of the room
-  bool is_older_ = false;      // it refused tables of later versions
-  bool may_be_older_ = false;  // it may refuse the last question for those
-  /// The last question does: a version without that table refuses it.
-  bool asks_one_table_ = false;
-};
-
-/// What a node serves and its clocks, then the same rows of each of its recordings.
-class OpeningConversation final : public Conversation {
- public:
-  OpeningConversation(serve::RowsRequest request, Room& room, int64_t most_bytes)
-      : request_(std::move(request)), room_(room), most_bytes_(most_bytes) {}
-
-  Result<std::optional<Question>> next(Reply* last) override {
-    if (rows) {
-      return rows->next(last);
-    }
-    ST_ASSIGN(std::optional<Question> question, about.next(last));
-    if (question) {
-      return question;
-    }
-    std::vector<RowsConversation::Wanted> wanted;
-    for (const RecordingInfo& recording : about.info.recordings) {
-      if (!recording.problem.empty()) {
-        return fail(printable(recording.problem), "see on that node");
-      }
-      wanted.push_back({.recording = wanted.size(), .name = recording.name, .request = request_});
-    }
-    if (wanted.empty()) {
-      return fail("it serves no recording", "start 'stalltrace serve FILE' there");
-    }
-    rows.emplace(std::move(wanted), room_, most_bytes_);
-    return rows->next(nullptr);
-  }
-  void on_failure() override {
-    if (rows) {
-      rows->on_failure();
-    }
-  }
-
-  InfoConversation about;
-  std::optional<RowsConversation> rows;
-
- private:
-  serve::RowsRequest request_;
-  Room& room_;
-  int64_t most_bytes_;
-};
 
 }  // namespace
 

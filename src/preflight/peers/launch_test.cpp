@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole launches over loopback: ranks are threads, and each pretends to be on a host of its own.
 #include "preflight/peers/launch.h"
 
 #include <gtest/gtest.h>
@@ -20,99 +19,12 @@
 #include "preflight/peers/launch_output.h"
 #include "preflight/peers/line_channel.h"
 #include "preflight/peers/messages.h"
-#include "preflight/peers/responder.h"
 #include "preflight/testing/fake_program.h"
-#include "preflight/testing/host_folder.h"
+#include "preflight/testing/local_launch.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::preflight {
 namespace {
-
-constexpr int64_t kMtu = 4000;
-
-/// Rank 0's coordinator runs here; the ranks are threads.
-class LocalLaunch {
- public:
-  explicit LocalLaunch(int32_t world_size) {
-    // The time is for a busy host: on another one the bytes end a flow at once.
-    launch_ = {.world_size = world_size,
-               .master = "localhost",
-               .masters = {"127.0.0.1"},
-               .port = 0,
-               .wait_ns = 10 * kNsPerSecond,
-               .barrier_rounds = 5,
-               .flow = {.streams = 2, .bytes = 1 << 20, .time_ns = 2 * kNsPerSecond}};
-  }
-  ~LocalLaunch() {
-    coordinator_.reset();  // ranks that are left see that it is gone
-  }
-  LocalLaunch(const LocalLaunch&) = delete;
-  LocalLaunch& operator=(const LocalLaunch&) = delete;
-
-  Launch& launch() { return launch_; }
-
-  void listen() {
-    auto opened = Coordinator::open(launch_);
-    ASSERT_TRUE(opened) << opened.error().what;
-    coordinator_.emplace(*std::move(opened));
-    launch_.port = coordinator_->port();
-  }
-
-  /// `program`: what makes collectives for it; null: it was started without.
-  void start_rank(int32_t rank, FakeProgram* program = nullptr) {
-    ranks_.emplace_back([rank, launch = launch_, program]() mutable {
-      const HostFolder host;
-      host.write("proc/sys/kernel/random/boot_id", "boot-" + std::to_string(rank));
-      host.write("sys/class/net/lo/mtu", std::to_string(kMtu));
-      launch.rank = rank;
-      launch.name = "host" + std::to_string(rank);
-      const HostReport report{.host = launch.name, .facts = {{"MTU of lo", std::to_string(kMtu)}}};
-      std::optional<CollectivesHelper> helper;
-      if (program != nullptr) {
-        helper.emplace(program->take_socket(), 0, "", launch.collectives.max_bytes);
-      }
-      const LaunchHooks hooks{.resolve = [](const auto&) { return std::map<std::string, std::vector<std::string>>(); },
-                              .collectives = helper ? &*helper : nullptr};
-      const auto failed = take_part(launch, report, {{"NCCL_SOCKET_IFNAME", "lo"}}, hooks, host.files());
-      (void)failed;
-    });
-  }
-
-  /// A rank of the test's own.
-  LineChannel introduce(int32_t rank, int32_t world_size = 0, const std::string& job = "") {
-    auto master = Endpoint::of("127.0.0.1", launch_.port);
-    Connected connected = connect_within(*master, kNsPerSecond);
-    EXPECT_EQ(connected.error, 0);
-    LineChannel channel(std::move(connected.fd));
-    const Hello hello{.rank = rank,
-                      .world_size = world_size == 0 ? launch_.world_size : world_size,
-                      .job = job,
-                      .host = "odd",
-                      .node = {.name = "odd", .address = "127.0.0.1"},
-                      .tcp_port = 1,
-                      .udp_port = 1,
-                      .secret = std::string(kSecretBytes, 's'),
-                      .report = {.host = "odd"}};
-    EXPECT_TRUE(channel.send(to_json(hello)));
-    return channel;
-  }
-
-  LaunchResults run() {
-    auto results = coordinator_->run([this](const std::string& step) { steps_.push_back(step); });
-    EXPECT_TRUE(results);
-    coordinator_->finish(false);
-    return results ? *std::move(results) : LaunchResults();
-  }
-
-  /// What it announced.
-  [[nodiscard]] const std::vector<std::string>& steps() const { return steps_; }
-
- private:
-  Launch launch_;
-  std::vector<std::string> steps_;
-  std::vector<std::jthread> ranks_;
-  std::optional<Coordinator> coordinator_;
-};
 
 const HostCheck* find_check(const std::vector<HostCheck>& checks, std::string_view check, Outcome outcome) {
   const auto found =
@@ -390,203 +302,6 @@ TEST(Launch, WithASecretNoOtherRankIsTaken) {
   EXPECT_EQ(answer->dump().find("bbbb"), std::string::npos);
 }
 
-/// Something at rank 0's port, which is not rank 0: accepts a rank, and gives it these orders. The rank's answers.
-class FalseMaster {
- public:
-  explicit FalseMaster(std::vector<nlohmann::ordered_json> orders) {
-    auto listener = listen_on(*Endpoint::of("127.0.0.1", 0));
-    EXPECT_TRUE(listener);
-    listener_ = *std::move(listener);
-    thread_ = std::jthread([this, orders = std::move(orders)] {
-      UniqueFd fd;
-      for (int i = 0; i < 500 && !fd; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        fd = UniqueFd(::accept(listener_.get(), nullptr, nullptr));
-      }
-      LineChannel rank(std::move(fd));
-      for (auto answer = rank.receive(kNsPerSecond); answer; answer = rank.receive(10 * kNsPerSecond)) {
-        answers_.push_back(*std::move(answer));
-        if (answers_.size() > orders.size() || !rank.send(orders[answers_.size() - 1])) {
-          return;
-        }
-      }
-    });
-  }
-  [[nodiscard]] uint16_t port() const { return local_endpoint(listener_.get()).port(); }
-  const std::vector<nlohmann::ordered_json>& answers() {
-    if (thread_.joinable()) {
-      thread_.join();
-    }
-    return answers_;
-  }
-
- private:
-  UniqueFd listener_;
-  std::vector<nlohmann::ordered_json> answers_;
-  std::jthread thread_;
-};
-
-std::vector<nlohmann::ordered_json> orders(std::initializer_list<nlohmann::ordered_json> all) { return all; }
-
-Result<bool> take_part_with(const FalseMaster& master, const std::string& secret) {
-  const HostFolder host;
-  const LaunchHooks hooks{.resolve = [](const auto&) { return std::map<std::string, std::vector<std::string>>(); }};
-  return take_part({.rank = 1,
-                    .world_size = 2,
-                    .name = "host1",
-                    .master = "localhost",
-                    .masters = {"127.0.0.1"},
-                    .port = master.port(),
-                    .secret = secret,
-                    .wait_ns = 5 * kNsPerSecond},
-                   {.host = "host1"}, {{"NCCL_SOCKET_IFNAME", "lo"}}, hooks, host.files());
-}
-
-TEST(Launch, ARankWithASecretTakesNoOrderOfAnotherProgram) {
-  const std::string secret = std::string(kLaunchSecretBytes / 2, 'a') + std::string(kLaunchSecretBytes / 2, 'b');
-  FalseMaster master(orders({{{"order", "respond"}}}));
-  const auto failed = take_part_with(master, secret);
-  ASSERT_FALSE(failed);
-  EXPECT_NE(failed.error().what.find("secret"), std::string::npos) << failed.error().what;
-  ASSERT_EQ(master.answers().size(), 1U) << "it introduces itself, and does nothing";
-  EXPECT_EQ(master.answers()[0].dump().find("bbbb"), std::string::npos) << "rank 0's half is not shown";
-}
-
-TEST(Launch, WhatDoesNotAnswerAsATestPortGetsNoFlow) {
-  auto other_program = listen_on(*Endpoint::of("127.0.0.1", 0));
-  ASSERT_TRUE(other_program);
-  const TestOrder flow{.address = "127.0.0.1",
-                       .tcp_port = local_endpoint(other_program->get()).port(),
-                       .udp_port = 1,
-                       .secret = std::string(kSecretBytes, 's'),
-                       .flow_only = true,
-                       .flow = {.bytes = 1 << 20}};
-  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 3U);
-  const PairResult result = pair_result_from_json(master.answers()[2]);
-  EXPECT_EQ(result.reach, Reach::kBroken);
-  EXPECT_FALSE(result.alone);
-}
-
-/// Accepts one connection, and sends the same byte without end, whatever comes.
-class FloodingProgram {
- public:
-  FloodingProgram() {
-    auto listener = listen_on(*Endpoint::of("127.0.0.1", 0));
-    EXPECT_TRUE(listener);
-    listener_ = *std::move(listener);
-    thread_ = std::jthread([this](const std::stop_token& stop) {
-      const std::string bytes(4096, '\0');
-      UniqueFd fd;
-      while (!stop.stop_requested()) {
-        if (!fd) {
-          fd = UniqueFd(::accept(listener_.get(), nullptr, nullptr));
-        }
-        if (!fd || ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        }
-      }
-    });
-  }
-  [[nodiscard]] uint16_t port() const { return local_endpoint(listener_.get()).port(); }
-
- private:
-  UniqueFd listener_;
-  std::jthread thread_;
-};
-
-TEST(Launch, WhatSendsBytesOfItsOwnGetsNoFlow) {
-  const FloodingProgram flooding;
-  const TestOrder flow{.address = "127.0.0.1",
-                       .tcp_port = flooding.port(),
-                       .udp_port = 1,
-                       .secret = std::string(kSecretBytes, 's'),
-                       .flow_only = true,
-                       .flow = {.bytes = 1 << 20}};
-  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 3U);
-  const PairResult result = pair_result_from_json(master.answers()[2]);
-  EXPECT_EQ(result.reach, Reach::kBroken);
-  EXPECT_FALSE(result.alone);
-}
-
-/// Accepts one connection and no other, and sends back what follows the greeting.
-class EchoOnce {
- public:
-  EchoOnce() {
-    auto listening = listen_on(*Endpoint::of("127.0.0.1", 0));
-    EXPECT_TRUE(listening);
-    port_ = local_endpoint(listening->get()).port();
-    thread_ = std::jthread([listener = *std::move(listening)]() mutable {
-      UniqueFd fd;
-      for (int i = 0; i < 500 && !fd; ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        fd = UniqueFd(::accept(listener.get(), nullptr, nullptr));
-      }
-      listener.reset();
-      std::array<char, 4096> bytes{};
-      size_t greeting = kSecretBytes + 1;
-      for (ssize_t read = ::recv(fd.get(), bytes.data(), bytes.size(), 0); read > 0;
-           read = ::recv(fd.get(), bytes.data(), bytes.size(), 0)) {
-        const size_t skipped = std::min(greeting, static_cast<size_t>(read));
-        greeting -= skipped;
-        (void)::send(fd.get(), bytes.data() + skipped, static_cast<size_t>(read) - skipped, MSG_NOSIGNAL);
-      }
-    });
-  }
-  [[nodiscard]] uint16_t port() const { return port_; }
-
- private:
-  uint16_t port_ = 0;
-  std::jthread thread_;
-};
-
-TEST(Launch, AFlowThatCanNotBeOpenedHasAReason) {
-  const EchoOnce peer;
-  const TestOrder flow{.address = "127.0.0.1",
-                       .tcp_port = peer.port(),
-                       .udp_port = 1,
-                       .secret = std::string(kSecretBytes, 's'),
-                       .flow_only = true,
-                       .flow = {.bytes = 1 << 20}};
-  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 3U);
-  const PairResult result = pair_result_from_json(master.answers()[2]);
-  EXPECT_EQ(result.reach, Reach::kReached) << result.reach_detail;
-  EXPECT_FALSE(result.alone);
-  EXPECT_EQ(result.flow_reach, Reach::kRefused);
-  EXPECT_EQ(result.flow_detail, std::strerror(ECONNREFUSED));
-}
-
-TEST(Launch, AFlowFollowsAnEarlierConnectionAtOnce) {
-  auto responder = Responder::open("127.0.0.1");
-  ASSERT_TRUE(responder);
-  responder->start();
-  TestOrder reach{.address = "127.0.0.1",
-                  .tcp_port = responder->tcp_port(),
-                  .udp_port = responder->udp_port(),
-                  .secret = responder->secret(),
-                  .reach_only = true,
-                  .flow = {.bytes = 1 << 20}};
-  TestOrder flow = reach;
-  flow.reach_only = false;
-  flow.flow_only = true;
-  FalseMaster master(
-      orders({{{"order", "respond"}}, to_json(reach), to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 4U);
-  const PairResult first = pair_result_from_json(master.answers()[2]);
-  EXPECT_EQ(first.reach, Reach::kReached);
-  EXPECT_TRUE(first.latency);
-  EXPECT_FALSE(first.mtu || first.alone);
-  const PairResult second = pair_result_from_json(master.answers()[3]);
-  EXPECT_FALSE(second.latency) << "it did not connect to the echo again";
-  EXPECT_TRUE(second.alone);
-}
-
 TEST(Launch, ItsDescriptorsAreEnoughForItsRanks) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -623,20 +338,6 @@ TEST(Launch, ItWaitsWhereItCanNotAccept) {
   EXPECT_LT(used, CLOCKS_PER_SEC / 4);
 }
 
-TEST(Messages, AHelloFitsIntoALineWhateverItsHostHas) {
-  Hello hello{.report = {.host = "large"}};
-  for (int i = 0; i < 256; ++i) {
-    hello.report.topology.devices.push_back({.name = "mlx5_" + std::to_string(i), .address = std::to_string(i)});
-  }
-  EXPECT_LT(to_json(hello).dump().size(), size_t{64} << 10);
-}
-
-TEST(Messages, AReportOfAnotherFormIsRefused) {
-  for (const char* report : {R"({"schema":"x"})", R"({"schema":[1]})", R"({"schema":{}})", "[]", ""}) {
-    EXPECT_FALSE(hello_from_json({{"stalltrace_preflight", 1}, {"report", report}})) << report;
-  }
-}
-
 TEST(Launch, NoticesAnotherProgramAtItsPort) {
   LocalLaunch local(1);
   local.listen();
@@ -648,44 +349,6 @@ TEST(Launch, NoticesAnotherProgramAtItsPort) {
   const auto answer = odd.receive(kNsPerSecond);
   ASSERT_TRUE(answer);
   EXPECT_NE(text_member(*answer, "refused"), "");
-}
-
-TEST(Flow, KeepsWithinItsLimits) {
-  auto responder = Responder::open("127.0.0.1");
-  ASSERT_TRUE(responder);
-  responder->start();
-  const Peer peer{.tcp = *Endpoint::of("127.0.0.1", responder->tcp_port()),
-                  .udp = *Endpoint::of("127.0.0.1", responder->udp_port()),
-                  .secret = responder->secret()};
-  const auto paced = test_flow(peer, {.streams = 2, .bytes = 1 << 30, .time_ns = kNsPerSecond, .mbit = 50});
-  ASSERT_TRUE(paced);
-  EXPECT_LT(paced->mbit(), 200);
-  EXPECT_GT(paced->waited, 0.5);
-  const auto small = test_flow(peer, {.streams = 2, .bytes = 1 << 16, .time_ns = 10 * kNsPerSecond}, Segments::kSmall);
-  ASSERT_TRUE(small);
-  EXPECT_GT(small->bytes, 0);
-  EXPECT_LE(small->bytes, 1 << 16);
-  EXPECT_GE(small->segments, (1 << 16) / kSmallSegment);
-}
-
-TEST(Responder, AnswersOnlyToWhoKnowsItsSecret) {
-  auto responder = Responder::open("127.0.0.1");
-  ASSERT_TRUE(responder);
-  responder->start();
-  Peer peer{.tcp = *Endpoint::of("127.0.0.1", responder->tcp_port()),
-            .udp = *Endpoint::of("127.0.0.1", responder->udp_port()),
-            .secret = responder->secret()};
-  PairResult right;
-  test_reach(peer, right);
-  EXPECT_EQ(right.reach, Reach::kReached);
-  EXPECT_EQ(test_path_mtu(peer, 1500, 0).largest, 1500);
-  const PathMtu of_unknown_interface = test_path_mtu(peer, 0, 0);
-  EXPECT_GT(of_unknown_interface.own, 1500) << "loopback's";
-  EXPECT_EQ(of_unknown_interface.largest, of_unknown_interface.own);
-  peer.secret.back() = peer.secret.back() == '0' ? '1' : '0';
-  PairResult wrong;
-  test_reach(peer, wrong);
-  EXPECT_EQ(wrong.reach, Reach::kBroken);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "analysis/timeline/clock.h"
+#include "analysis/timeline/clock_offsets/offset_bounds.h"
 #include "analysis/timeline/timeline.h"
 
 namespace stalltrace::analysis {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "analysis/timeline/clock.h"
+#include "analysis/timeline/clock_offsets/offset_bounds.h"
 #include "model/source.h"
 
 namespace stalltrace::analysis {

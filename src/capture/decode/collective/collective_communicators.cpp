@@ -12,6 +12,7 @@ namespace stalltrace::capture {
 namespace {
 
 constexpr size_t kMostSetUps = 1024;  // under way
+constexpr size_t kMostShown = 64;     // each is followed by its call
 
 }  // namespace
 
@@ -85,6 +86,9 @@ CollectiveTracker::Comm* CollectiveTracker::comm_of(ProcessState& process, const
     row.rank = known->rank;
     row.nranks = known->world_size;
     row.rank_source = RankSource::kEnvironment;
+  }
+  if (const auto shown = process.shown.extract(pointer)) {
+    learn_from_memory(process, row, shown.mapped());
   }
   sink_.accept(row);
   return &comm;
@@ -160,19 +164,32 @@ void CollectiveTracker::on_nccl_identity(const st_nccl_identity& record) {
   const st_nccl_fields& fields = record.fields;
   const bool possible = fields.hash != 0 && fields.nranks > 0 && fields.nranks <= kMostRanks && fields.rank >= 0 &&
                         fields.rank < fields.nranks;
-  ProcessState& process = state_of(record.header);
-  Comm* comm = possible ? comm_of(process, record.header, record.comm) : nullptr;
-  if (comm == nullptr || comm->row.comm_id_hash != 0 || comm->row.nccl_comm_hash != 0) {
+  if (!possible) {
     return;
   }
-  Communicator& row = comm->row;
+  ProcessState& process = state_of(record.header);
+  const auto known = process.comms.find(record.comm);
+  if (known == process.comms.end()) {  // its call follows: that began before, and makes the row
+    if (process.shown.size() >= kMostShown) {
+      process.shown.clear();
+    }
+    process.shown.insert_or_assign(record.comm, fields);
+    return;
+  }
+  Communicator& row = known->second.row;
+  if (row.comm_id_hash == 0 && row.nccl_comm_hash == 0) {
+    learn_from_memory(process, row, fields);
+    sink_.accept(row);
+  }
+}
+
+void CollectiveTracker::learn_from_memory(ProcessState& process, Communicator& row, const st_nccl_fields& fields) {
   row.nccl_comm_hash = fields.hash;
   row.rank = fields.rank;
   row.nranks = fields.nranks;
   row.rank_source = RankSource::kMemory;
-  process.comm_by_nccl_hash[fields.hash] = record.comm;
+  process.comm_by_nccl_hash[fields.hash] = row.comm_ptr;
   processes_.learn_rank(row.pid, fields.rank, fields.nranks, RankSource::kMemory);
-  sink_.accept(row);
 }
 
 void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& record, const InFlight& call) {
@@ -191,6 +208,7 @@ void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& r
 bool CollectiveTracker::adopt(ProcessState& process, Communicator&& made, uint64_t now_ns) {
   const uint64_t pointer = made.comm_ptr;
   forget_comm(process, pointer);  // an earlier one at this address
+  process.shown.erase(pointer);
   if (!make_room_for_comm(process, static_cast<int64_t>(now_ns))) {
     return false;
   }

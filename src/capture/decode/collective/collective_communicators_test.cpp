@@ -106,7 +106,7 @@ TEST_F(CollectiveTrackerTest, ARankLeftOutOfASplitHasNoCommunicatorButCountsIt) 
 TEST_F(CollectiveTrackerTest, NcclsMemoryShowsWhichOneWasMadeBefore) {
   const auto show = [&](uint64_t hash, int32_t rank, int32_t nranks) {
     st_nccl_identity record{};
-    record.header = entry("ncclAllReduce", 900).header;
+    record.header = entry("ncclAllReduce", 1050).header;  // read while the call begins, and before its record comes
     record.comm = kComm;
     record.fields = {.hash = hash, .rank = rank, .nranks = nranks};
     tracker_.on_nccl_identity(record);
@@ -126,6 +126,7 @@ TEST_F(CollectiveTrackerTest, NcclsMemoryShowsWhichOneWasMadeBefore) {
   tracker_.deliver_open();
   EXPECT_THAT(only(Operation::kAllReduce).rank, Optional(3));
   EXPECT_EQ(only(Operation::kAllReduce).rank_source, RankSource::kMemory);
+  EXPECT_EQ(only(Operation::kAllReduce).called_ns, comm.created_ns) << "no call is from before its communicator";
   show(0xdef, 1, 2);
   EXPECT_EQ(last_comm().nccl_comm_hash, 0xabcU);
 }
