@@ -14,7 +14,7 @@ ANALYSIS = tuple(str(path.relative_to(ROOT)) for path in sorted((ROOT / "src/ana
 PAGES = {
     "docs/findings.md": (
         *ANALYSIS,
-        "src/analysis/timeline/timeline.cpp",
+        "src/analysis/timeline/sequence_table.h",
         "src/analysis/timeline/sequence_table.cpp",
         "src/analysis/live/live_window.h",
         "src/cli/live_watch.cpp",
