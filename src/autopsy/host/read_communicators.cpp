@@ -44,7 +44,7 @@ void search(const Procfs& procfs, stacks::Memory& memory, RankState& rank) {
   rank.communicators = std::move(found.found);
   if (!found.whole || !written->whole) {
     rank.communicators_problem =
-        fmt::format("process {} has more memory than is searched for NCCL's communicators", rank.pid);
+        fmt::format("only a part of process {}'s memory was searched for NCCL's communicators", rank.pid);
   }
 }
 

@@ -22,8 +22,8 @@ struct RankToRead {
 };
 
 /// The ranks' states now; takes some tenths of a second for a node's ranks. A rank that has ended since is left out.
-/// Without `before`, an earlier snapshot, memory is searched for NCCL's communicators, which takes a second for a rank
-/// at most; with it, those that were found then are read again.
+/// Without `before`, an earlier snapshot, memory is searched for NCCL's communicators, which takes two
+/// seconds for a rank at most; with it, those that were found then are read again.
 Snapshot take_snapshot(const Procfs& procfs, std::span<const RankToRead> ranks, const Snapshot* before = nullptr);
 
 }  // namespace stalltrace::autopsy

@@ -63,7 +63,7 @@ Result<std::optional<Question>> RowsConversation::next(Reply* last) {
   return question;
 }
 
-/// What Question::sink is.
+/// Question::sink: takes a piece of the answer.
 Result<bool> RowsConversation::take(std::string_view bytes) {
   const auto size = static_cast<int64_t>(bytes.size());
   moved_bytes += size;

@@ -73,6 +73,20 @@ Result<bool> take_part_with(const FalseMaster& master, const std::string& secret
                    {.host = "host1"}, {{"NCCL_SOCKET_IFNAME", "lo"}}, hooks, host.files());
 }
 
+/// What a rank answers that has to test a flow alone, to this port.
+PairResult flow_to(uint16_t port) {
+  const TestOrder flow{.address = "127.0.0.1",
+                       .tcp_port = port,
+                       .udp_port = 1,
+                       .secret = std::string(kSecretBytes, 's'),
+                       .flow_only = true,
+                       .flow = {.bytes = 1 << 20}};
+  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
+  EXPECT_TRUE(take_part_with(master, ""));
+  EXPECT_EQ(master.answers().size(), 3U);
+  return master.answers().size() == 3 ? pair_result_from_json(master.answers()[2]) : PairResult();
+}
+
 TEST(Participant, ARankWithASecretTakesNoOrderOfAnotherProgram) {
   const std::string secret = std::string(kLaunchSecretBytes / 2, 'a') + std::string(kLaunchSecretBytes / 2, 'b');
   FalseMaster master(orders({{{"order", "respond"}}}));
@@ -86,16 +100,7 @@ TEST(Participant, ARankWithASecretTakesNoOrderOfAnotherProgram) {
 TEST(Participant, WhatDoesNotAnswerAsATestPortGetsNoFlow) {
   auto other_program = listen_on(*Endpoint::of("127.0.0.1", 0));
   ASSERT_TRUE(other_program);
-  const TestOrder flow{.address = "127.0.0.1",
-                       .tcp_port = local_endpoint(other_program->get()).port(),
-                       .udp_port = 1,
-                       .secret = std::string(kSecretBytes, 's'),
-                       .flow_only = true,
-                       .flow = {.bytes = 1 << 20}};
-  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 3U);
-  const PairResult result = pair_result_from_json(master.answers()[2]);
+  const PairResult result = flow_to(local_endpoint(other_program->get()).port());
   EXPECT_EQ(result.reach, Reach::kBroken);
   EXPECT_FALSE(result.alone);
 }
@@ -129,16 +134,7 @@ class FloodingProgram {
 
 TEST(Participant, WhatSendsBytesOfItsOwnGetsNoFlow) {
   const FloodingProgram flooding;
-  const TestOrder flow{.address = "127.0.0.1",
-                       .tcp_port = flooding.port(),
-                       .udp_port = 1,
-                       .secret = std::string(kSecretBytes, 's'),
-                       .flow_only = true,
-                       .flow = {.bytes = 1 << 20}};
-  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 3U);
-  const PairResult result = pair_result_from_json(master.answers()[2]);
+  const PairResult result = flow_to(flooding.port());
   EXPECT_EQ(result.reach, Reach::kBroken);
   EXPECT_FALSE(result.alone);
 }
@@ -176,16 +172,7 @@ class EchoOnce {
 
 TEST(Participant, AFlowThatCanNotBeOpenedHasAReason) {
   const EchoOnce peer;
-  const TestOrder flow{.address = "127.0.0.1",
-                       .tcp_port = peer.port(),
-                       .udp_port = 1,
-                       .secret = std::string(kSecretBytes, 's'),
-                       .flow_only = true,
-                       .flow = {.bytes = 1 << 20}};
-  FalseMaster master(orders({{{"order", "respond"}}, to_json(flow), {{"order", "end"}, {"failed", false}}}));
-  EXPECT_TRUE(take_part_with(master, ""));
-  ASSERT_EQ(master.answers().size(), 3U);
-  const PairResult result = pair_result_from_json(master.answers()[2]);
+  const PairResult result = flow_to(peer.port());
   EXPECT_EQ(result.reach, Reach::kReached) << result.reach_detail;
   EXPECT_FALSE(result.alone);
   EXPECT_EQ(result.flow_reach, Reach::kRefused);

@@ -35,6 +35,14 @@ struct CommLayout {
   uint32_t end = 0;       // offset of the last word; no two rows have the same
 };
 
+/// Numbers of ranks beyond this are not believed.
+inline constexpr int32_t kMostRanks = 1 << 20;
+
+/// Whether a communicator can have these; memory that is none mostly has not.
+constexpr bool is_possible_identity(uint64_t hash, int32_t rank, int32_t nranks) {
+  return hash != 0 && nranks > 0 && nranks <= kMostRanks && rank >= 0 && rank < nranks;
+}
+
 inline constexpr size_t kMostCommLayouts = 32;
 
 /// At most kMostCommLayouts.

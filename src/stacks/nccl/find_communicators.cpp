@@ -31,8 +31,8 @@ struct Identity {
 };
 
 bool is_possible(const Identity& identity) {
-  return identity.hash != 0 && identity.nranks > 0 && identity.nranks <= kMostRanks && identity.rank >= 0 &&
-         identity.rank < identity.nranks && identity.device >= 0 && identity.device < kMostDevices;
+  return is_possible_identity(identity.hash, identity.rank, identity.nranks) && identity.device >= 0 &&
+         identity.device < kMostDevices;
 }
 
 bool read_counters(Memory& memory, uint64_t address, const CommLayout& layout, NcclCommunicator& into) {
@@ -87,6 +87,18 @@ class RangeSet {
   std::vector<MemoryRange> ranges_;
 };
 
+/// The communicator at an address that has the magic word, of whichever layout. Where its end was not written to, it is
+/// none.
+std::optional<NcclCommunicator> communicator_at(Memory& memory, uint64_t address, const RangeSet& written) {
+  for (const CommLayout& layout : comm_layouts()) {
+    auto found = written.contains(address + layout.end) ? communicator_of(memory, address, layout) : std::nullopt;
+    if (found) {
+      return found;
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<NcclCommunicator> read_again(Memory& memory, const NcclCommunicator& known) {
@@ -102,14 +114,21 @@ std::optional<NcclCommunicator> read_again(Memory& memory, const NcclCommunicato
 CommunicatorSearch find_communicators(Memory& memory, std::span<const MemoryRange> ranges, SearchBounds bounds) {
   CommunicatorSearch search;
   const int64_t begun_ns = monotonic_now_ns();
+  // A process may fill its memory with the magic word: each one costs time.
+  const auto is_over = [&] {
+    search.whole = search.found.size() < kMostCommunicators && monotonic_now_ns() - begun_ns <= bounds.most_ns;
+    return !search.whole;
+  };
   std::vector<uint64_t> chunk(kChunkBytes / sizeof(uint64_t));
   uint64_t bytes = 0;
   const RangeSet written(ranges);
   for (const MemoryRange& range : ranges) {
     for (uint64_t at = range.begin; at < range.end; at += kChunkBytes) {
-      if (bytes >= bounds.most_bytes || monotonic_now_ns() - begun_ns > bounds.most_ns ||
-          search.found.size() >= kMostCommunicators) {
+      if (bytes >= bounds.most_bytes) {
         search.whole = false;
+        return search;
+      }
+      if (is_over()) {
         return search;
       }
       const size_t size = std::min<uint64_t>(kChunkBytes, range.end - at);
@@ -122,13 +141,11 @@ CommunicatorSearch find_communicators(Memory& memory, std::span<const MemoryRang
         if (words[i] != kNcclMagic) {
           continue;
         }
-        for (const CommLayout& layout : comm_layouts()) {
-          const uint64_t address = at + i * sizeof(uint64_t);
-          auto found = written.contains(address + layout.end) ? communicator_of(memory, address, layout) : std::nullopt;
-          if (found) {
-            search.found.push_back(std::move(*found));
-            break;
-          }
+        if (is_over()) {
+          return search;
+        }
+        if (auto found = communicator_at(memory, at + i * sizeof(uint64_t), written)) {
+          search.found.push_back(std::move(*found));
         }
       }
     }

@@ -16,9 +16,6 @@
 
 namespace stalltrace::stacks {
 
-/// Numbers of ranks beyond this are not believed.
-inline constexpr int32_t kMostRanks = 1 << 20;
-
 /// In NcclCommunicator::launched: all collectives together.
 inline constexpr std::string_view kAllCollectives = "Collective";
 
@@ -43,13 +40,14 @@ struct MemoryRange {
   uint64_t end = 0;
 };
 
+/// Of what is looked for (written_memory.h), and of the search in it.
 struct SearchBounds {
   uint64_t most_bytes = uint64_t{8} << 30;
   int64_t most_ns = kNsPerSecond;
 };
 
 struct CommunicatorSearch {
-  std::vector<NcclCommunicator> found;  // by address; at most kMostCommunicators
+  std::vector<NcclCommunicator> found;  // in the order of the search; at most kMostCommunicators
   bool whole = true;                    // all of the memory was searched
 };
 

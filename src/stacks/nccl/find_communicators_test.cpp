@@ -158,6 +158,25 @@ TEST(FindCommunicators, TheSearchIsBounded) {
   EXPECT_FALSE(search(memory, {.most_bytes = kEnough, .most_ns = -1}).whole);
 }
 
+/// As a process could fill its memory. They overlap, and all are possible.
+TEST(FindCommunicators, NoMoreAreFoundThanAProcessHas) {
+  const CommLayout& layout = layout_of("2.21.5");
+  FakeMemory memory(kEnough);
+  constexpr uint64_t kApart = 64;
+  for (const bool ends : {false, true}) {
+    for (uint64_t i = 0; i < kMostCommunicators + 100; ++i) {
+      const uint64_t address = kBase + i * kApart;
+      if (!ends) {
+        put_communicator(memory, address, layout);
+      }
+      memory.put(address + layout.end, kNcclMagic);
+    }
+  }
+  const CommunicatorSearch all = search(memory);
+  EXPECT_EQ(all.found.size(), kMostCommunicators);
+  EXPECT_FALSE(all.whole);
+}
+
 /// Pages of this process's own mapping that are in RAM.
 size_t resident(std::byte* memory, size_t bytes) {
   const auto written = written_memory(Procfs(), ::getpid());
@@ -203,6 +222,14 @@ TEST(WrittenMemory, OnlyWhatAProcessWroteToIsSearchedAndNothingChanges) {
   ASSERT_NE(found, all.found.end());
   EXPECT_EQ(found->rank, 2);
   EXPECT_LE(resident(memory, kBytes), written_pages + 1) << "the search made pages";
+  const auto few = written_memory(Procfs(), ::getpid(), {.most_bytes = kPage, .most_ns = 60 * kNsPerSecond});
+  ASSERT_TRUE(few) << few.error().what;
+  EXPECT_FALSE(few->whole);
+  EXPECT_LT(few->ranges.size(), written->ranges.size());
+  const auto none = written_memory(Procfs(), ::getpid(), {.most_ns = -1});
+  ASSERT_TRUE(none) << none.error().what;
+  EXPECT_FALSE(none->whole);
+  EXPECT_THAT(none->ranges, IsEmpty());
   ::munmap(mapped, kBytes);
 }
 

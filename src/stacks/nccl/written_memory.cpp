@@ -27,27 +27,54 @@ bool holds_allocations(const Mapping& mapping) {
          (name.empty() || name == "[heap]" || name.starts_with("[anon:"));
 }
 
-/// Adds the pages of the mapping that are in RAM. False: they could not be read.
-bool add_present(int pagemap, const MemoryRange& mapping, uint64_t page_bytes, std::vector<MemoryRange>& out) {
+/// Adds pages that are in RAM, within the bounds.
+class Present {
+ public:
+  Present(int pagemap, SearchBounds bounds, std::vector<MemoryRange>& out)
+      : pagemap_(pagemap), bounds_(bounds), out_(out) {}
+
+  /// Those of the mapping. False: not all of them, because they could not be read or a bound was met.
+  bool add(const MemoryRange& mapping);
+  [[nodiscard]] bool full() const {
+    return bytes_ >= bounds_.most_bytes || monotonic_now_ns() - begun_ns_ > bounds_.most_ns;
+  }
+
+ private:
+  void add_page(uint64_t at) {
+    bytes_ += page_bytes_;
+    if (!out_.empty() && out_.back().end == at) {
+      out_.back().end += page_bytes_;
+    } else {
+      out_.push_back({at, at + page_bytes_});
+    }
+  }
+
+  int pagemap_;
+  SearchBounds bounds_;
+  std::vector<MemoryRange>& out_;
+  int64_t begun_ns_ = monotonic_now_ns();
+  uint64_t bytes_ = 0;
+  uint64_t page_bytes_ = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+};
+
+bool Present::add(const MemoryRange& mapping) {
   std::array<uint64_t, kEntriesAtOnce> entries{};
   for (uint64_t at = mapping.begin; at < mapping.end;) {
-    const size_t wanted = std::min<uint64_t>(entries.size(), (mapping.end - at) / page_bytes);
-    const ssize_t got = ::pread(pagemap, entries.data(), wanted * sizeof(uint64_t),
-                                static_cast<off_t>(at / page_bytes * sizeof(uint64_t)));
+    if (full()) {
+      return false;
+    }
+    const size_t wanted = std::min<uint64_t>(entries.size(), (mapping.end - at) / page_bytes_);
+    const ssize_t got = ::pread(pagemap_, entries.data(), wanted * sizeof(uint64_t),
+                                static_cast<off_t>(at / page_bytes_ * sizeof(uint64_t)));
     if (got < 0 && errno == EINTR) {
       continue;
     }
     if (got < static_cast<ssize_t>(sizeof(uint64_t))) {
       return false;
     }
-    for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uint64_t); ++i, at += page_bytes) {
-      if ((entries[i] & kPresent) == 0) {
-        continue;
-      }
-      if (!out.empty() && out.back().end == at) {
-        out.back().end += page_bytes;
-      } else {
-        out.push_back({at, at + page_bytes});
+    for (size_t i = 0; i < static_cast<size_t>(got) / sizeof(uint64_t); ++i, at += page_bytes_) {
+      if ((entries[i] & kPresent) != 0) {
+        add_page(at);
       }
     }
   }
@@ -56,7 +83,7 @@ bool add_present(int pagemap, const MemoryRange& mapping, uint64_t page_bytes, s
 
 }  // namespace
 
-Result<WrittenMemory> written_memory(const Procfs& procfs, pid_t pid) {
+Result<WrittenMemory> written_memory(const Procfs& procfs, pid_t pid, SearchBounds bounds) {
   ST_ASSIGN(const std::string maps, read_file(procfs.path(pid, "maps")));
   const std::string path = procfs.path(pid, "pagemap");
   const UniqueFd pagemap(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -70,18 +97,16 @@ Result<WrittenMemory> written_memory(const Procfs& procfs, pid_t pid) {
     }
   }
   std::ranges::stable_sort(mappings, {}, [](const MemoryRange& range) { return range.end - range.begin; });
-  const auto page_bytes = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   WrittenMemory memory;
+  Present present(pagemap.get(), bounds, memory.ranges);
   uint64_t mapped = 0;
   for (const MemoryRange& mapping : mappings) {
     mapped += mapping.end - mapping.begin;
-    memory.whole = memory.whole && mapped <= kMostMapped;
-    if (!memory.whole) {
+    if (mapped > kMostMapped || present.full()) {
+      memory.whole = false;
       break;
     }
-    if (!add_present(pagemap.get(), mapping, page_bytes, memory.ranges)) {
-      memory.whole = false;
-    }
+    memory.whole = present.add(mapping) && memory.whole;
   }
   return memory;
 }

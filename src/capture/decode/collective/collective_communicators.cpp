@@ -7,6 +7,7 @@
 #include "capture/decode/collective/argument.h"
 #include "capture/decode/collective/collective_tracker.h"
 #include "capture/decode/collective/unique_id.h"
+#include "stacks/nccl/comm_layout.h"
 
 namespace stalltrace::capture {
 namespace {
@@ -160,11 +161,8 @@ void CollectiveTracker::on_comm_init(const st_comm_init& record) {
 }
 
 void CollectiveTracker::on_nccl_identity(const st_nccl_identity& record) {
-  constexpr int32_t kMostRanks = 1 << 20;
   const st_nccl_fields& fields = record.fields;
-  const bool possible = fields.hash != 0 && fields.nranks > 0 && fields.nranks <= kMostRanks && fields.rank >= 0 &&
-                        fields.rank < fields.nranks;
-  if (!possible) {
+  if (!stacks::is_possible_identity(fields.hash, fields.rank, fields.nranks)) {
     return;
   }
   ProcessState& process = state_of(record.header);
