@@ -84,7 +84,7 @@ class HostEvidenceLoader {
     std::map<NodeId, Interval> counted;
     for (const auto& [key, series] : evidence_.ports_) {
       const auto [found, fresh] =
-          counted.try_emplace(std::get<0>(key), series.points.front().first, series.points.back().first);
+          counted.try_emplace(std::get<0>(key), Interval{series.points.front().first, series.points.back().first});
       found->second.from_ns = std::min(found->second.from_ns, series.points.front().first);
       found->second.to_ns = std::max(found->second.to_ns, series.points.back().first);
     }

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <optional>
+#include <span>
 #include <utility>
 
+#include "analysis/stalls/lasting_change.h"
 #include "analysis/thresholds/stalls.h"
 #include "base/numbers/median.h"
 
@@ -36,23 +39,55 @@ Spread BaselineSample::spread() const {
   return {middle_us * kNsPerUs, median(std::move(deviations_us)) * kNsPerUs};
 }
 
-Baseline Baseline::of(BaselineSample& sample, int64_t at_least, int64_t floor_ns) {
-  Baseline baseline{.count = sample.count()};
-  if (sample.count() < at_least) {
-    return baseline;
-  }
-  std::vector<uint32_t>& values = sample.values_us_;
-  const auto quantile_ns = [&](double q) {
-    const auto at = values.begin() + static_cast<int64_t>(q * static_cast<double>(values.size() - 1));
-    std::nth_element(values.begin(), at, values.end());
-    return static_cast<int64_t>(*at) * kNsPerUs;
-  };
-  baseline.usual_ns = quantile_ns(kBaselineQuantile);
-  const auto scatter_ns = static_cast<double>(baseline.usual_ns - quantile_ns(kScatterQuantile));
+namespace {
+
+/// The value that the share `q` of them is below. Changes their order.
+int64_t quantile_ns(std::vector<uint32_t>& values, double q) {
+  const auto at = values.begin() + static_cast<int64_t>(q * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), at, values.end());
+  return static_cast<int64_t>(*at) * kNsPerUs;
+}
+
+Baseline baseline_of(std::vector<uint32_t> values, int64_t floor_ns) {
+  Baseline baseline{.usual_ns = quantile_ns(values, kBaselineQuantile), .known = true};
+  const auto scatter_ns = static_cast<double>(baseline.usual_ns - quantile_ns(values, kScatterQuantile));
   baseline.scatter_ns = std::max(floor_ns, static_cast<int64_t>(kScatterFactor * scatter_ns));
   const auto half_ns = static_cast<int64_t>(kBaselineFactor * static_cast<double>(baseline.usual_ns));
   baseline.limit_ns = baseline.usual_ns + std::max(baseline.scatter_ns, half_ns);
-  baseline.known = true;
+  return baseline;
+}
+
+int64_t middle_ns(std::span<const uint32_t> values) {
+  return static_cast<int64_t>(median(std::vector<uint32_t>(values.begin(), values.end()))) * kNsPerUs;
+}
+
+/// Of the values before they became longer at once and for good, by so much that it is no drift.
+std::optional<Baseline> baseline_before_change(std::span<const uint32_t> values) {
+  values = values.subspan(std::min(values.size(), kSlowFirstDurations));
+  const size_t before = shorter_before(values).value_or(0);
+  if (before < kFewestBeforeALastingChange) {
+    return std::nullopt;
+  }
+  const std::span<const uint32_t> later = values.subspan(before);
+  const Baseline baseline = baseline_of({values.begin(), later.begin()}, kLastingChangeFloorNs);
+  std::vector<uint32_t> after(later.begin(), later.end());
+  const int64_t after_ns = quantile_ns(after, kBaselineQuantile);
+  const auto share_ns = static_cast<int64_t>(kLastingChangeShare * static_cast<double>(baseline.usual_ns));
+  const int64_t jump_ns = middle_ns(later.first(std::min(later.size(), kFewestBeforeALastingChange))) -
+                          middle_ns(values.first(before).last(kFewestBeforeALastingChange));
+  const bool longer = after_ns > baseline.usual_ns + std::max(baseline.scatter_ns, share_ns);
+  return longer && 2 * jump_ns > after_ns - baseline.usual_ns ? std::optional(baseline) : std::nullopt;
+}
+
+}  // namespace
+
+Baseline Baseline::of(const BaselineSample& sample, int64_t at_least, int64_t floor_ns) {
+  if (sample.count() < at_least) {
+    return {.count = sample.count()};
+  }
+  const std::vector<uint32_t>& values = sample.values_us_;
+  Baseline baseline = baseline_before_change(values).value_or(baseline_of(values, floor_ns));
+  baseline.count = sample.count();
   return baseline;
 }
 

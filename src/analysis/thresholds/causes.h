@@ -8,6 +8,9 @@ namespace stalltrace::analysis {
 /// A cause must cover at least half of a stall; otherwise most of the time was lost elsewhere.
 inline constexpr double kCoverage = 0.5;
 
+/// The most confidence in the rank that entered another call than all had before, where as many entered that one.
+inline constexpr double kByHistoryConfidence = 0.9;
+
 /// A less direct rule must cover this much more of a stall to be chosen.
 inline constexpr double kDirectnessMargin = 0.15;
 /// Maximum confidence of a finding: no evidence is complete.

@@ -20,6 +20,18 @@ inline constexpr double kScatterQuantile = 0.05;
 inline constexpr double kScatterFactor = 3.0;
 /// Half of the baseline on top of it: a healthy slow network may scatter that much.
 inline constexpr double kBaselineFactor = 0.5;
+/// Durations that became longer once and for good are compared with those before, where chance would order them so in
+/// fewer cases than this ...
+inline constexpr double kLastingChangeByChance = 0.05;
+/// ... most of the later ones are longer by at least this share of what was usual ...
+inline constexpr double kLastingChangeShare = 0.1;
+/// ... and at least this many came before. The middle ones of this many on each side differ by half of that: a drift is
+/// no change.
+inline constexpr size_t kFewestBeforeALastingChange = 5;
+/// The first durations are those of a warm-up, and do not count there.
+inline constexpr size_t kSlowFirstDurations = 2;
+/// A single stall may be a hiccup; what takes longer each time is none, however short.
+inline constexpr int64_t kLastingChangeFloorNs = kNsPerMs;
 /// Fewer comparable instances give no baseline: only the absolute floor below applies.
 inline constexpr int64_t kBaselineInstances = 8;
 /// Without a baseline the usual duration is unknown; only a stall of this length is examined.

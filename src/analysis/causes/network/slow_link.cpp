@@ -83,13 +83,15 @@ void judge(const AnalysisContext& context, const Stall& stall, std::vector<Hypot
   const Measured& middle = measured[1 + (measured.size() - 2) / 2];
   const FlowDelta& delta = slowest.delta;
   const double busy = share_of(delta.busy_ns, delta.span_ns);
+  // Of a step, whose links are idle while devices compute: for how much longer than others it was busy.
+  const double longer = stall.step ? share_of(delta.busy_ns - middle.delta.busy_ns, stall.to_explain_ns()) : 0;
   const double limited = share_of(delta.receiver_limited_ns, delta.busy_ns);
   const bool needless = context.evidence.repeats_needlessly(slowest.flow, stall.examined());
   const double lossy =
       needless ? 0 : share_of(context.evidence.loss(slowest.flow, stall.examined()).covered_ns, stall.to_explain_ns());
   Hypothesis hypothesis{.cause = Cause::kSlowLink, .location = link_of(context.flows, slowest.flow)};
-  hypothesis.coverage = busy;
-  hypothesis.applies = busy >= kBusyShare && limited < kReceiverLimitedShare && lossy < kCoverage &&
+  hypothesis.coverage = std::max(busy, longer);
+  hypothesis.applies = hypothesis.coverage >= kBusyShare && limited < kReceiverLimitedShare && lossy < kCoverage &&
                        middle.rate >= kSlowLinkContrast * slowest.rate;
   hypothesis.why = fmt::format(
       "the slowest link was busy {:.0f} % of the time and delivered {:.0f} Mbit/s, the middle one {}", 100 * busy,
@@ -192,7 +194,8 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        static_cast<int64_t>(group.stalls.size()),
        fmt::format("it carried data for {:.0f} % of the stalled time, at {} while busy; the median of the other links "
                    "is {}",
-                   100 * group.coverage, rate, rate_text(group.counters.sum(Counted::kOtherLink))),
+                   100 * share_of(group.counters.sum(Counted::kThisLink).time_ns, time_of(group).total_ns()), rate,
+                   rate_text(group.counters.sum(Counted::kOtherLink))),
        {}});
   finding.remedy = fmt::format(
       "check the negotiated speed of the ports on the way {} -> {} (ethtool), traffic shaping (tc qdisc), other "

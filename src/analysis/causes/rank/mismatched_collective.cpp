@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // mismatched_collective: under one sequence number ranks entered different operations, sizes, datatypes, reduce-ops or
-// roots, and they hang or end with wrong data. The majority is right; without one no rank is named.
+// roots, and they hang or end with wrong data. The majority is right; without one, what all ranks entered before; else
+// no rank is named.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "analysis/causes/cause.h"
+#include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
 #include "base/text.h"
 
@@ -56,6 +58,15 @@ void describe(const AnalysisContext& context, const CauseGroup& group, Finding& 
        fmt::format("{}: {} at {}, {} at the others", where, odd,
                    vote.odd_ones.empty() ? "some ranks" : names_of(context, vote.odd_ones), usual),
        {}});
+  if (vote.by_history) {
+    finding.confidence = std::min(finding.confidence, kByHistoryConfidence);
+    finding.evidence.push_back(
+        {"collective",
+         1,
+         fmt::format("no signature has a majority; in the collectives before, all ranks entered {} at this position",
+                     usual),
+         {}});
+  }
   const auto stalled = std::find_if(group.stalls.begin(), group.stalls.end(), [&](const Stall* stall) {
     return stall->group == vote.group && stall->number == vote.number;
   });

@@ -33,13 +33,14 @@ struct HangRoot {
   bool concluded = false;  // from the order in which ranks launched calls, of which no end shows which ones hang
 };
 
-/// The majority vote on the signatures of one instance whose ranks differ.
+/// The vote on the signatures of one instance whose ranks differ.
 struct SignatureVote {
   uint32_t group = 0;
   int64_t number = 0;
   uint16_t usual = 0;                 // the signature of most ranks
   uint16_t odd = 0;                   // another one
-  std::vector<MemberIndex> odd_ones;  // ranks with another signature; empty without a majority
+  bool by_history = false;            // no majority: `usual` is what all ranks entered before
+  std::vector<MemberIndex> odd_ones;  // ranks with another signature; empty where neither shows which is the usual one
 
   /// The odd rank; none if there are several.
   [[nodiscard]] MemberIndex odd_one() const { return odd_ones.size() == 1 ? odd_ones[0] : kNoMember; }

@@ -7,6 +7,8 @@
 
 #include "analysis/stalls/hangs/launch_habits.h"
 #include "analysis/stalls/hangs/launch_order.h"
+#include "analysis/stalls/hangs/open_calls.h"
+#include "analysis/stalls/hangs/signature_votes.h"
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/hangs.h"
 #include "analysis/thresholds/stalls.h"
@@ -14,30 +16,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr int64_t kMostInstancesSearched = 4096;  // for a mismatch; more calls are never in flight at once
-constexpr size_t kMostNewestCalls = 16;           // ranks of one group that hang have few different newest calls
-
-/// The oldest of the open calls at the end of a sequence. Where ends are not observable, only one that has not returned
-/// counts.
-std::optional<int64_t> oldest_open(const CallSequence& sequence) {
-  std::optional<int64_t> oldest;
-  if (sequence.destroyed || sequence.continued) {
-    return oldest;
-  }
-  if (sequence.ends_unseen()) {
-    return sequence.held_in_newest ? std::optional(sequence.end_number() - 1) : oldest;
-  }
-  for (auto call = sequence.calls.rbegin(); call != sequence.calls.rend(); ++call) {
-    if (!call->present || call->end_ns() != kForever) {
-      break;
-    }
-    if (!call->is_open()) {
-      continue;
-    }
-    oldest = sequence.end_number() - 1 - (call - sequence.calls.rbegin());
-  }
-  return oldest;
-}
+constexpr size_t kMostNewestCalls = 16;  // ranks of one group that hang have few different newest calls
 
 }  // namespace
 
@@ -222,7 +201,7 @@ void OpenCallGraph::examine(const HangStep& open, Walk& walk) const {
     }
   } else if (blockers.empty()) {
     const MemberIndex dead = dead_in(inside, walk.window);
-    const std::optional<SignatureVote> vote = dead == kNoMember ? disagreement(inside) : std::nullopt;
+    const std::optional<SignatureVote> vote = dead == kNoMember ? disagreement(timeline_, inside) : std::nullopt;
     if (dead != kNoMember) {
       walk.offer(HangKind::kDead, dead);
     } else if (vote) {
@@ -504,70 +483,6 @@ HangRoot OpenCallGraph::find_changed_order(AttemptIndex attempt) const {
     root = {.kind = HangKind::kCycle, .member = member, .path = path, .concluded = true};
   }
   return root;
-}
-
-std::optional<SignatureVote> OpenCallGraph::vote_on(uint32_t group, int64_t number) const {
-  std::map<uint16_t, std::vector<MemberIndex>> entered;
-  for (const uint32_t index : timeline_.groups()[group].sequences) {
-    const CallSequence& sequence = timeline_.sequences()[index];
-    if (const Call* call = sequence.call_at(number); call != nullptr) {
-      const auto alike = std::find_if(entered.begin(), entered.end(), [&](const auto& other) {
-        return agree(timeline_.signature(other.first), timeline_.signature(call->signature));
-      });
-      entered[alike == entered.end() ? call->signature : alike->first].push_back(sequence.member);
-    }
-  }
-  if (entered.size() < 2) {
-    return std::nullopt;
-  }
-  const auto most = std::max_element(entered.begin(), entered.end(),
-                                     [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-  SignatureVote vote{.group = group, .number = number, .usual = most->first};
-  bool majority = true;
-  for (const auto& [signature, members] : entered) {
-    if (signature != most->first) {
-      vote.odd = signature;
-      majority = majority && members.size() < most->second.size();
-      vote.odd_ones.insert(vote.odd_ones.end(), members.begin(), members.end());
-    }
-  }
-  if (!majority) {
-    vote.odd_ones.clear();
-  }
-  return vote;
-}
-
-/// True if all ranks of the group entered this instance and ended it.
-bool OpenCallGraph::all_ended(const Group& group, int64_t number) const {
-  return std::all_of(group.sequences.begin(), group.sequences.end(), [&](uint32_t index) {
-    const Call* call = timeline_.sequences()[index].call_at(number);
-    return call != nullptr && call->end_ns() != kForever;
-  });
-}
-
-std::optional<SignatureVote> OpenCallGraph::disagreement(uint32_t group_index) const {
-  const Group& group = timeline_.groups()[group_index];
-  int64_t begin = std::numeric_limits<int64_t>::max();
-  int64_t end = std::numeric_limits<int64_t>::min();
-  bool open = false;
-  for (const uint32_t index : group.sequences) {
-    const CallSequence& sequence = timeline_.sequences()[index];
-    begin = std::min(begin, sequence.first_number());
-    end = std::max(end, sequence.end_number());
-    open = open || oldest_open(sequence).has_value();
-  }
-  if (group.hash == 0 || !open) {
-    return std::nullopt;
-  }
-  std::optional<SignatureVote> found;
-  for (int64_t number = end - 1; number >= std::max(begin, end - kMostInstancesSearched); --number) {
-    if (std::optional<SignatureVote> vote = vote_on(group_index, number)) {
-      found = std::move(vote);
-    } else if (all_ended(group, number)) {
-      break;  // they agreed and ended it: no earlier instance can hang them now
-    }
-  }
-  return found;
 }
 
 }  // namespace stalltrace::analysis

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The graph of open calls: where every rank is while some calls never end. It follows the waits from one open call to
-// the rank or instance that all the others wait for, and takes votes on the signatures of one instance. No rank serves
-// as the reference, and stopped and dead ranks are handled. Each walk visits an open call once: its time is at most
-// open calls times ranks.
+// the rank or instance that all the others wait for. No rank serves as the reference, and stopped and dead ranks are
+// handled. Each walk visits an open call once: its time is at most open calls times ranks.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +41,10 @@ class OpenCallGraph {
   /// synchronisation (launch_habits.h). kOutside with its rank and no path; kNone if there is none or several, if
   /// another rank is in no call at all, or one has died.
   [[nodiscard]] HangRoot stopped_in_step(uint32_t group, Interval window) const;
-  /// The vote on the signatures under one sequence number; none if all agree.
-  [[nodiscard]] std::optional<SignatureVote> vote_on(uint32_t group, int64_t number) const;
-  /// The vote on the first instance whose ranks differ, after the newest one that all entered alike and ended. None for
-  /// groups without open calls.
-  [[nodiscard]] std::optional<SignatureVote> disagreement(uint32_t group) const;
   /// The group's member whose process ended first, early enough to explain most of the window.
   [[nodiscard]] MemberIndex dead_in(uint32_t group, Interval window) const;
 
  private:
-  [[nodiscard]] bool all_ended(const Group& group, int64_t number) const;
   [[nodiscard]] std::optional<HangStep> open_call(MemberIndex member, uint32_t group, int64_t number) const;
   [[nodiscard]] std::vector<HangStep> older_calls(const Instance& instance) const;
   [[nodiscard]] std::vector<uint32_t> lacking(uint32_t group, int64_t number) const;

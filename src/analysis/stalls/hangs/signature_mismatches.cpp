@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analysis/stalls/hangs/signature_votes.h"
+
 namespace stalltrace::analysis {
 namespace {
 
@@ -13,7 +15,7 @@ constexpr size_t kKindsKept = 256;  // per group: different combinations that ar
 const std::optional<SignatureVote>& SignatureMismatches::hanging_in(uint32_t group) {
   const auto [found, fresh] = hanging_.try_emplace(group);
   if (fresh) {
-    found->second = graph_.disagreement(group);
+    found->second = disagreement(timeline_, group);
   }
   return found->second;
 }
@@ -31,13 +33,14 @@ bool SignatureMismatches::note_ended(const Instance& instance) {
       !timeline_.signature(instance.signature).exact) {
     return false;
   }
-  const std::optional<SignatureVote> vote = graph_.vote_on(instance.group, instance.number);
+  const std::optional<SignatureVote> vote = vote_on(timeline_, instance.group, instance.number);
   if (!vote) {
     return false;
   }
   std::vector<Ended>& ended = ended_[instance.group];
   const auto alike = std::find_if(ended.begin(), ended.end(), [&](const Ended& other) {
-    return other.vote.usual == vote->usual && other.vote.odd == vote->odd && other.vote.odd_ones == vote->odd_ones;
+    return other.counted.usual == vote->usual && other.counted.odd == vote->odd &&
+           other.counted.odd_ones == vote->odd_ones;
   });
   if (alike != ended.end()) {
     ++alike->instances;
@@ -47,7 +50,8 @@ bool SignatureMismatches::note_ended(const Instance& instance) {
     ++ended.back().instances;
     return false;
   }
-  ended.push_back({*vote, 1});
+  ended.push_back({.vote = *vote, .counted = *vote, .instances = 1});
+  decide_by_history(timeline_, ended.back().vote);
   return true;
 }
 

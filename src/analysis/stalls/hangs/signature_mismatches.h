@@ -7,23 +7,24 @@
 #include <optional>
 #include <vector>
 
-#include "analysis/stalls/hangs/open_call_graph.h"
+#include "analysis/stalls/hangs/hang_root.h"
+#include "analysis/timeline/cluster.h"
 #include "analysis/timeline/instance.h"
 
 namespace stalltrace::analysis {
 
 class SignatureMismatches {
  public:
-  SignatureMismatches(const Timeline& timeline, const Cluster& cluster, const OpenCallGraph& graph)
-      : timeline_(timeline), cluster_(cluster), graph_(graph) {}
+  SignatureMismatches(const Timeline& timeline, const Cluster& cluster) : timeline_(timeline), cluster_(cluster) {}
 
   /// Instances that all ranks ended, and in which the same ranks entered the same differing calls.
   struct Ended {
-    SignatureVote vote;  // on the first of these instances
+    SignatureVote vote;     // on the first of these instances
+    SignatureVote counted;  // the same without history
     int64_t instances = 0;
   };
 
-  /// OpenCallGraph::disagreement, computed once per group.
+  /// disagreement(), computed once per group.
   const std::optional<SignatureVote>& hanging_in(uint32_t group);
   /// The vote on the instance at the end of a root's path; none unless the root is a mismatch.
   std::optional<SignatureVote> hanging_at(const HangRoot& root);
@@ -40,7 +41,6 @@ class SignatureMismatches {
  private:
   const Timeline& timeline_;
   const Cluster& cluster_;
-  const OpenCallGraph& graph_;
   std::map<uint32_t, std::optional<SignatureVote>> hanging_;  // by group
   std::map<uint32_t, std::vector<Ended>> ended_;              // by group
 };

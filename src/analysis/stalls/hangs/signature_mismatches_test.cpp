@@ -101,18 +101,6 @@ TEST(WrongData, LibrariesThatAskForNoEqualCountsMayMixThem) {
   EXPECT_TRUE(report.findings.empty()) << reported(report);
 }
 
-TEST(WrongData, TwoAgainstTwoNamesNoRank) {
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    call.bytes /= step == kFirst && rank % 2 == 0 ? 2 : 1;
-    return true;
-  };
-  const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
-  EXPECT_FALSE(report.findings[0].culprit.has_value());
-  expect_golden_text("mismatched_collective of two against two", report.findings[0]);
-}
-
 /// Data that rank 2 did not send is missing at the end, if it leaves in good order and the others wait; not if it was
 /// killed.
 TEST(WrongData, IsWhyOthersWaitForARankThatEndedInGoodOrder) {

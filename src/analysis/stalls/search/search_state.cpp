@@ -47,7 +47,7 @@ SearchState::SearchState(const Timeline& of_timeline, const Cluster& of_cluster,
       options(with),
       baselines(Baselines::learn(of_timeline, of_cluster, with)),
       graph(of_timeline, of_cluster, of_ends),
-      mismatches(of_timeline, of_cluster, graph),
+      mismatches(of_timeline, of_cluster),
       group_waited(of_timeline.groups().size()),
       waited(of_cluster.members().size()),
       all_comparable(of_cluster.clock().all_comparable()) {

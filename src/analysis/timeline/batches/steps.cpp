@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "analysis/thresholds/stalls.h"
+#include "base/numbers/period.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -21,21 +22,6 @@ void add(const CallSequence& sequence, const Call& call, std::vector<CallToken>&
     const uint64_t what = uint64_t{sequence.group} << 17 | uint64_t{call.signature} << 1 | (sequence.receives ? 1 : 0);
     out.push_back({call.arrival_ns, what});
   }
-}
-
-/// The smallest period of the whole text, by the failure function of Knuth, Morris and Pratt; its length if it has
-/// none.
-size_t period_of(std::span<const CallToken> text) {
-  std::vector<size_t> border(text.size());
-  size_t length = 0;
-  for (size_t i = 1; i < text.size(); ++i) {
-    while (length > 0 && text[i].what != text[length].what) {
-      length = border[length - 1];
-    }
-    length += text[i].what == text[length].what ? 1 : 0;
-    border[i] = length;
-  }
-  return text.empty() ? 0 : text.size() - border.back();
 }
 
 }  // namespace
@@ -55,8 +41,10 @@ std::optional<int64_t> calls_in_step(const Timeline& timeline, MemberIndex membe
   // A call that does not match, in which the job hangs, is the newest: then those before it may.
   for (size_t length = std::min(newest.size(), kCallsOfSteps); length >= kRepeats; length /= 2) {
     const std::span<const CallToken> all = std::span(newest).last(length);
-    for (const std::span<const CallToken> text : {all, all.first(length - length / 4)}) {
-      const size_t period = period_of(text);
+    for (const std::span<const CallToken> part : {all, all.first(length - length / 4)}) {
+      std::vector<uint64_t> text(part.size());
+      std::ranges::transform(part, text.begin(), &CallToken::what);
+      const size_t period = period_of<uint64_t>(text);
       if (kRepeats * period <= text.size()) {
         return static_cast<int64_t>(period);
       }
