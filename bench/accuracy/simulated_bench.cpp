@@ -16,6 +16,7 @@
 #include <tuple>
 #include <vector>
 
+#include "analysis/causes/cause.h"
 #include "analysis/explain.h"
 #include "base/clock.h"
 #include "bench/must.h"
@@ -40,6 +41,12 @@ using simulation::JobOptions;
 Result<Report> report_of(EventSource& source) {
   ST_ASSIGN(ExplainResult result, explain(source));
   return std::move(result.report);
+}
+
+lab::CostGate gate_of(std::string_view cause) {
+  const std::optional<Cause> known = cause_from_text(cause);
+  const analysis::Gate gate = known ? analysis::rule_of(*known).gate : analysis::Gate{};
+  return {gate.single_ns, gate.total_ns, gate.share};
 }
 
 struct Request {
@@ -134,7 +141,7 @@ void run(const Request& request) {
     const JobOptions options = request.faults
                                    ? simulation::draw_faulty(seed, request.kind, request.limits, request.shape)
                                    : simulation::draw_healthy(seed, request.limits, request.shape);
-    lab::ScoredJob scored = must(lab::score_simulated(static_cast<int64_t>(seed), options, report_of));
+    lab::ScoredJob scored = must(lab::score_simulated(static_cast<int64_t>(seed), options, report_of, gate_of));
     const lab::DrawScore& score = scored.result.score;
     if (score.verdict != lab::DrawVerdict::kRight || request.all) {
       fmt::print("{}: {}\n", lab::to_text(score.verdict), lab::text_of(options));

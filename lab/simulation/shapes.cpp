@@ -287,6 +287,11 @@ bool is_of_node(FaultKind kind) {
   return kind == FaultKind::kSlowLink || kind == FaultKind::kPacketLoss || kind == FaultKind::kFabricErrors;
 }
 
+bool is_in_each_step(const Fault& fault) {
+  const bool of_rank = fault.kind == FaultKind::kLateRank || fault.kind == FaultKind::kSlowDevice;
+  return (of_rank && fault.every == 1) || fault.kind == FaultKind::kSlowLink || is_of_fabric(fault.kind);
+}
+
 std::string shape_help() {
   std::string help;
   for (const Shape& shape : kShapes) {

@@ -33,6 +33,8 @@ std::string_view cause_of(FaultKind kind);
 bool is_of_node(FaultKind kind);
 /// True where the ports of an InfiniBand fabric count it.
 bool is_of_fabric(FaultKind kind);
+/// True where it costs each step alike, and no step much.
+bool is_in_each_step(const Fault& fault);
 /// True where ranks call two communicators one after the other that could be crossed.
 bool has_crossing_groups(const JobOptions& options);
 /// One line for each shape, and for each fault with its keys: for the help page.

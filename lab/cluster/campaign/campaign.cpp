@@ -135,7 +135,7 @@ class Campaign {
     if (!status) {
       result.problem = status.error().what;
       ST_ASSIGN(const std::optional<TruthRead> alone, outcome_untraced(result.draw, folder + "-untraced"));
-      result.score = alone ? score(alone->faults, {}, {}) : DrawScore{};  // its faults are not named
+      result.score = alone ? score(*alone, {}, {}, options_.gate_of) : DrawScore{};  // its faults are not named
       result.score.verdict = alone ? DrawVerdict::kWrong : DrawVerdict::kJobFailed;
     } else if (result.score.verdict == DrawVerdict::kRight && !options_.keep) {
       remove_recordings(folder);
@@ -237,12 +237,13 @@ class Campaign {
     ST_ASSIGN(const TruthRead truth, read_outcome(folder, result.draw.kind));
     ST_ASSIGN(const std::string findings_text, read_file(folder + "/findings.json"));
     ST_ASSIGN(const std::vector<ReportedFault> reported, read_findings(findings_text, truth.ranks_per_node));
-    std::optional<double> cost_ms;
+    std::optional<TrueCost> cost;
     if (truth.faults.size() == 1) {
       const std::vector<StepTime> steps = read_steps(read_file(folder + "/rank0.steps.jsonl").value_or(""));
-      cost_ms = true_cost_ms(steps, truth.faults[0].intervals, truth.completed, truth.ended_ns);
+      const auto ms = true_cost_ms(steps, truth.faults[0].intervals, truth.completed, truth.ended_ns);
+      cost = ms ? std::optional(TrueCost{.ms = *ms, .single_ms = *ms}) : std::nullopt;
     }
-    result.score = score(truth.faults, reported, cost_ms, truth.completed);
+    result.score = score(truth, reported, cost, options_.gate_of);
     if (options_.live) {
       ST_ASSIGN(const std::string live_text, read_file(folder + "/live.json"));
       ST_ASSIGN(const std::vector<ReportedFault> live, read_findings(live_text, truth.ranks_per_node));

@@ -25,6 +25,7 @@ struct CampaignOptions {
   bool live = false;                            // agents analyse while the job runs, to measure the delay of a finding
   std::string program = "/proc/self/exe";       // program with `lab run` and `lab down`
   std::string program_id;                       // which one that is: each draw's line has it (DrawResult::program)
+  GateOf gate_of;                               // of the analysis
   std::function<void(const DrawResult&)> done;  // after each; may be empty
 };
 

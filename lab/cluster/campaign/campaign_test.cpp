@@ -35,13 +35,14 @@ class Campaigns : public testing::Test {
   /// Makes a program that fails with agents and, if `alone`, works without.
   void fail_traced(bool alone) {
     be(std::string("case \"$*\" in *--no-trace*)\n") +
-       (alone ? "echo '{\"run\":{\"ended_ns\":9,\"completed\":true},\"faults\":[]}' > $OUT/truth.json; exit 0"
+       (alone ? "echo '{\"run\":{\"started_ns\":0,\"ended_ns\":9,\"completed\":true},\"faults\":[]}' > "
+                "$OUT/truth.json; exit 0"
               : "echo alone as well >&2; exit 1") +
        ";;\nesac\necho one >&2; echo 'stalltrace: no room; make some' >&2; exit 1");
   }
   /// A healthy run without findings, with its recording.
   void be_healthy() {
-    be(R"(echo '{"run":{"ended_ns":9,"completed":true},"faults":[]}' > $OUT/truth.json
+    be(R"(echo '{"run":{"started_ns":0,"ended_ns":9,"completed":true},"faults":[]}' > $OUT/truth.json
 echo '{"findings":[]}' > $OUT/findings.json
 touch $OUT/node0.db)");
   }
@@ -97,7 +98,7 @@ TEST_F(Campaigns, ARunThatFailsOnlyWithAgentsIsWrong) {
 
 TEST_F(Campaigns, ARunThatFailsOnlyWithAgentsNamesNoneOfItsFaults) {
   be(R"(case "$*" in *--no-trace*)
-echo '{"run":{"ended_ns":9,"completed":true},"faults":[{"cause":"late_rank","rank":1,"link":null,"dose":{},
+echo '{"run":{"started_ns":0,"ended_ns":9,"completed":true},"faults":[{"cause":"late_rank","rank":1,"link":null,"dose":{},
 "injected":true,"intervals":[{"from_ns":3,"to_ns":5}]}]}' > $OUT/truth.json; exit 0;;
 esac
 exit 1)");
@@ -129,7 +130,8 @@ TEST_F(Campaigns, ARunThatLeavesNothingIsAResult) {
 }
 
 TEST_F(Campaigns, AHealthyJobThatDoesNotEndIsWrongUnlessItDoesNotEndAlone) {
-  const std::string truth = R"(echo '{"run":{"ended_ns":9,"completed":COMPLETED},"faults":[]}' > $OUT/truth.json
+  const std::string truth =
+      R"(echo '{"run":{"started_ns":0,"ended_ns":9,"completed":COMPLETED},"faults":[]}' > $OUT/truth.json
 echo '{"findings":[]}' > $OUT/findings.json)";
   const auto with = [&](const std::string& completed) {
     std::string text = truth;

@@ -264,6 +264,17 @@ FaultScore score_fault(const TrueFault& fault, const std::vector<TrueFault>& rea
   return score;
 }
 
+/// True if what the only fault cost is less than a finding needs.
+bool is_below(const CostGate& gate, const TrueCost& cost, const TruthRead& truth) {
+  const std::vector<TimeRange>& intervals = truth.faults.front().intervals;
+  const int64_t job_ns = truth.ended_ns - truth.started_ns;
+  const int64_t fault_ns = intervals.empty() ? 0 : intervals.back().to_ns - intervals.front().from_ns;
+  const int64_t span_ns = std::max(std::min(fault_ns, job_ns), std::min(kGateSpanNs, job_ns));
+  const double total_ns = std::max(static_cast<double>(gate.total_ns), gate.share * static_cast<double>(span_ns));
+  constexpr auto kNs = static_cast<double>(kNsPerMs);
+  return cost.ms * kNs < total_ns && cost.single_ms * kNs < static_cast<double>(gate.single_ns);
+}
+
 }  // namespace
 
 std::string_view to_text(DrawVerdict verdict) { return kVerdicts[static_cast<size_t>(verdict)]; }
@@ -276,6 +287,7 @@ std::optional<DrawVerdict> verdict_from_text(std::string_view text) {
 Result<TruthRead> read_truth(std::string_view json) {
   return read_json(json, "truth.json", [](const Json& root) {
     TruthRead truth;
+    truth.started_ns = root.at("run").at("started_ns").get<int64_t>();
     truth.ended_ns = root.at("run").at("ended_ns").get<int64_t>();
     truth.completed = root.at("run").at("completed").get<bool>();
     const NodeRanks nodes = read_nodes(root);
@@ -314,16 +326,16 @@ bool names(const ReportedFault& reported, const TrueFault& fault) {
   return fault.catalogued && reported.cause == fault.cause && locates(reported, fault);
 }
 
-DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
-                std::optional<double> cost_ms, bool completed) {
+DrawScore score(const TruthRead& truth, const std::vector<ReportedFault>& reported, std::optional<TrueCost> cost,
+                const GateOf& gate_of) {
   DrawScore result;
-  const std::vector<TrueFault> real = real_faults(faults);
-  const bool cost_known = faults.size() == 1 && real.size() == 1 && cost_ms;
+  const std::vector<TrueFault> real = real_faults(truth.faults);
+  const bool cost_known = truth.faults.size() == 1 && real.size() == 1 && cost;
   bool all_named = true;
   for (const TrueFault& fault : real) {
     FaultScore one = score_fault(fault, real, reported);
     all_named = all_named && (one.findings > 0 || !fault.catalogued);
-    one.cost_ms = cost_known ? cost_ms : std::nullopt;
+    one.cost_ms = cost_known ? std::optional(cost->ms) : std::nullopt;
     one.reported_ms = cost_known ? one.reported_ms : std::nullopt;
     result.faults.push_back(std::move(one));
   }
@@ -339,7 +351,8 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<Reported
       result.assertions.push_back({finding.confidence, meaning == Meaning::kNames});
     }
   }
-  const bool costless = cost_known && completed && real[0].catalogued && *cost_ms < kWorthSayingMs;
+  const bool costless = cost_known && truth.completed && real[0].catalogued &&
+                        (cost->ms < kWorthSayingMs || is_below(gate_of(real[0].cause), *cost, truth));
   result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
                    : costless                   ? DrawVerdict::kCostless
                    : all_named                  ? DrawVerdict::kRight

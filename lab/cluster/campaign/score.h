@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,7 +20,7 @@
 namespace stalltrace::lab {
 
 /// Grows with every change of the rules: draws that other rules scored are not counted together.
-inline constexpr int kScoringRules = 3;
+inline constexpr int kScoringRules = 4;
 
 /// One fault in effect, from truth.json.
 struct TrueFault {
@@ -55,6 +56,7 @@ struct ReportedFault {
 struct TruthRead {
   std::vector<TrueFault> faults;  // those that took effect
   size_t planned = 0;             // also those that did not
+  int64_t started_ns = 0;
   int64_t ended_ns = 0;
   bool completed = false;
   int ranks_per_node = 1;
@@ -80,7 +82,7 @@ enum class DrawVerdict : uint8_t {
   kRight,      // every fault is named with its location, and nothing else is reported
   kAbstained,  // nothing false is reported, but a fault is not named
   kWrong,      // something false is reported, now or live; or the run failed, and does not without the tracer
-  kCostless,   // nothing false is reported, the job completed, and the fault's cost is negligible, named or not
+  kCostless,   // nothing false is reported, the job completed, and the fault cost less than a finding needs
   kJobFailed,  // the run failed, and without the tracer as well
 };
 inline constexpr size_t kDrawVerdicts = 5;
@@ -110,13 +112,31 @@ struct DrawScore {
   std::vector<Assertion> assertions;      // of findings with a cause, but the waiting and those without a location
 };
 
+/// What the faults of a draw cost the job, by its own clock.
+struct TrueCost {
+  double ms = 0;
+  double single_ms = 0;  // of that, at most so much at once; where it is not known, all of it
+};
+
+/// The cost from which on the analysis reports a cause: one loss of `single_ns` at once, or `total_ns` that are `share`
+/// of the time from its beginning to its end, or of kGateSpanNs (less if the job was shorter), whichever is longer.
+struct CostGate {
+  int64_t single_ns = 0;
+  int64_t total_ns = 0;
+  double share = 0;
+};
+/// Of a cause; of one that is not known, zeros.
+using GateOf = std::function<CostGate(std::string_view cause)>;
+inline constexpr int64_t kGateSpanNs = 10 * kNsPerSecond;
+
 /// Smaller costs, by the job's own clock, are within one TCP timeout (200 ms) and the scatter of steps.
 inline constexpr double kWorthSayingMs = 250;
 
-/// `unknown` is false without any fault, and beside one if it accuses a rank, node or link that is not at fault.
-/// `completed`: the job did; a fault that ended it is not costless, however little of its time went before.
-DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
-                std::optional<double> cost_ms, bool completed = true);
+/// `unknown` is false without any fault, and beside one if it accuses a rank, node or link that is not at fault. `cost`
+/// is compared with the gate of the fault's cause; a fault that ended the job is not costless, however little of its
+/// time went before.
+DrawScore score(const TruthRead& truth, const std::vector<ReportedFault>& reported, std::optional<TrueCost> cost,
+                const GateOf& gate_of);
 
 /// Adds the delay until each fault was named, with its location, by any agent of one node, and the agents' false
 /// reports, which make a draw wrong as well.

@@ -51,8 +51,17 @@ ReportedFault waiting(ReportedFault finding) {
   return finding;
 }
 
+/// Of a job of a minute, whose causes have no gate.
+DrawScore score(const std::vector<TrueFault>& faults, const std::vector<ReportedFault>& reported,
+                std::optional<double> cost_ms, bool completed = true) {
+  const TruthRead truth{.faults = faults, .ended_ns = 60 * kNsPerSecond, .completed = completed};
+  const auto cost = cost_ms ? std::optional(TrueCost{.ms = *cost_ms, .single_ms = *cost_ms}) : std::nullopt;
+  return score(truth, reported, cost, [](std::string_view) { return CostGate{}; });
+}
+
 TEST(Truths, NoRankIsToBlameForAFaultOfTheWholeJob) {
-  const auto truth = read_truth(R"({"run":{"ended_ns":9,"completed":true},"nodes":[{"node":"node0","rank":0}],"faults":[
+  const auto truth =
+      read_truth(R"({"run":{"started_ns":0,"ended_ns":9,"completed":true},"nodes":[{"node":"node0","rank":0}],"faults":[
 {"cause":"slow_input","rank":0,"link":null,"dose":{"ms":80},"injected":true,
 "intervals":[{"from_ns":10000000000,"to_ns":12000000000}]}]})");
   ASSERT_TRUE(truth) << truth.error().what;
@@ -318,6 +327,22 @@ TEST(Score, WhatCostNothingIsCostlessNamedOrNot) {
   EXPECT_EQ(score(loss, {}, {}).verdict, DrawVerdict::kAbstained) << "what it cost is not known";
 }
 
+/// 10 % of the 20 s from its beginning to its end; the analysis reports no less.
+TEST(Score, WhatCostLessThanAFindingNeedsIsCostless) {
+  TrueFault slow = fault("slow_link", 1);
+  slow.intervals = {{10'000 * kMs, 30'000 * kMs}};
+  const TruthRead truth{.faults = {slow}, .ended_ns = 60 * kNsPerSecond, .completed = true};
+  const auto verdict = [&](double ms, double single_ms) {
+    const GateOf gate_of = [](std::string_view cause) {
+      return cause == "slow_link" ? CostGate{kNsPerSecond / 2, kNsPerSecond / 2, 0.1} : CostGate{};
+    };
+    return score(truth, {}, TrueCost{.ms = ms, .single_ms = single_ms}, gate_of).verdict;
+  };
+  EXPECT_EQ(verdict(1900, 100), DrawVerdict::kCostless);
+  EXPECT_EQ(verdict(2100, 100), DrawVerdict::kAbstained);
+  EXPECT_EQ(verdict(1900, 600), DrawVerdict::kAbstained) << "one of its losses is a finding by itself";
+}
+
 /// A rank died, and the others ended at once.
 TEST(Score, WhatEndedTheJobIsNotCostless) {
   const std::vector<TrueFault> dead = {fault("dead_rank", 1)};
@@ -353,7 +378,7 @@ TEST(Score, WhatWasReportedLive) {
 }
 
 TEST(Reading, WhatTheLabWrites) {
-  const auto truth = read_truth(R"({"schema":1,"run":{"ended_ns":9,"completed":false},"nodes":[
+  const auto truth = read_truth(R"({"schema":1,"run":{"started_ns":0,"ended_ns":9,"completed":false},"nodes":[
       {"node":"node0","rank":0},{"node":"node0","rank":1},{"node":"node1","rank":2},{"node":"node1","rank":3}],"faults":[
       {"cause":"packet_loss","rank":2,"link":{"src_rank":1,"dst_rank":2},"dose":{"percent":2,"direction":"link"},
        "injected":true,"intervals":[{"from_ns":3,"to_ns":5}]},
@@ -385,7 +410,7 @@ TEST(Reading, WhatTheLabWrites) {
 }
 
 TEST(Reading, AFaultThatNoCauseDescribesIsOutsideTheCatalogue) {
-  const auto truth = read_truth(R"({"run":{"ended_ns":9,"completed":true},"faults":[
+  const auto truth = read_truth(R"({"run":{"started_ns":0,"ended_ns":9,"completed":true},"faults":[
       {"cause":"clock_step","rank":0,"link":null,"dose":{},"injected":true,"intervals":[{"from_ns":3,"to_ns":5}]},
       {"cause":"unknown","rank":0,"link":null,"dose":{},"injected":true,"intervals":[{"from_ns":3,"to_ns":5}]}]})");
   ASSERT_TRUE(truth) << truth.error().what;
@@ -441,14 +466,15 @@ TEST(Reading, AnAddressIsThatOfItsNodesFirstRank) {
                                       2);
   ASSERT_TRUE(reported) << reported.error().what;
   EXPECT_EQ(reported->at(0).link->dst_rank, 2);
-  const auto truth = read_truth(R"({"run":{"ended_ns":9,"completed":true},"faults":[],
+  const auto truth = read_truth(R"({"run":{"started_ns":0,"ended_ns":9,"completed":true},"faults":[],
       "nodes":[{"node":"node0","rank":0},{"node":"node0","rank":1},{"node":"node1","rank":2},{"node":"node1","rank":3}]})");
   ASSERT_TRUE(truth) << truth.error().what;
   EXPECT_EQ(truth->ranks_per_node, 2);
 }
 
 TEST(Reading, DamageIsAnErrorNotACrash) {
-  for (const char* text : {"", "{", "[]", "{}", R"({"run":{"ended_ns":"x","completed":true},"faults":[]})"}) {
+  for (const char* text :
+       {"", "{", "[]", "{}", R"({"run":{"started_ns":0,"ended_ns":"x","completed":true},"faults":[]})"}) {
     ASSERT_FALSE(read_truth(text)) << text;
     EXPECT_EQ(read_truth(text).error().kind, ErrorKind::kCorrupt);
     EXPECT_FALSE(read_findings(text)) << text;

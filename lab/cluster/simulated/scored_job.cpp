@@ -59,13 +59,21 @@ std::optional<int64_t> healthy_length_ns(const Job& job) {
   return length_ns(Job(std::move(healthy)));
 }
 
-DrawScore score_of(const Job& job, const TruthRead& truth, const Report& report) {
+/// What a fault cost at once, of its cost: what acts in each step alike costs each its share; else one may cost all.
+double single_ms(const Job& job, double cost_ms) {
+  const Fault& fault = job.options().faults.front();
+  const int steps = std::min(fault.to, job.options().steps) - fault.from;
+  return simulation::is_in_each_step(fault) ? cost_ms / std::max(1, steps) : cost_ms;
+}
+
+DrawScore score_of(const Job& job, const TruthRead& truth, const Report& report, const GateOf& gate_of) {
   const std::optional<int64_t> healthy_ns = healthy_length_ns(job);
-  std::optional<double> cost_ms;
+  std::optional<TrueCost> cost;
   if (healthy_ns) {
-    cost_ms = static_cast<double>(length_ns(job) - *healthy_ns) / static_cast<double>(kNsPerMs);
+    const double ms = static_cast<double>(length_ns(job) - *healthy_ns) / static_cast<double>(kNsPerMs);
+    cost = TrueCost{.ms = ms, .single_ms = single_ms(job, ms)};
   }
-  DrawScore scored = score(truth.faults, reported_faults(report), cost_ms, truth.completed);
+  DrawScore scored = score(truth, reported_faults(report), cost, gate_of);
   if (healthy_ns && scored.faults.size() == 1) {
     scored.faults[0].cost_share = static_cast<double>(length_ns(job) - *healthy_ns) / static_cast<double>(*healthy_ns);
   }
@@ -108,7 +116,8 @@ std::string text_of(const JobOptions& options) {
   return text;
 }
 
-Result<ScoredJob> score_simulated(int64_t number, const JobOptions& options, const Explain& explain) {
+Result<ScoredJob> score_simulated(int64_t number, const JobOptions& options, const Explain& explain,
+                                  const GateOf& gate_of) {
   const int64_t start_ns = monotonic_now_ns();
   const Job job(options);
   MemorySource source;
@@ -124,7 +133,7 @@ Result<ScoredJob> score_simulated(int64_t number, const JobOptions& options, con
   if (truth.faults.size() < truth.planned) {
     scored.result.problem = "the job ended before its fault";
   } else {
-    scored.result.score = score_of(job, truth, scored.report);
+    scored.result.score = score_of(job, truth, scored.report, gate_of);
   }
   scored.result.seconds = static_cast<double>(monotonic_now_ns() - start_ns) / static_cast<double>(kNsPerSecond);
   return scored;

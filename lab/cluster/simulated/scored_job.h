@@ -33,6 +33,7 @@ struct ScoredJob {
 
 /// Plays the job, and the same job without its fault, by which the fault's true cost is known. A fault that never took
 /// effect is a problem of the result. Errors are those of `explain`.
-Result<ScoredJob> score_simulated(int64_t number, const simulation::JobOptions& options, const Explain& explain);
+Result<ScoredJob> score_simulated(int64_t number, const simulation::JobOptions& options, const Explain& explain,
+                                  const GateOf& gate_of);
 
 }  // namespace stalltrace::lab

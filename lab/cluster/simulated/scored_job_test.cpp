@@ -31,8 +31,13 @@ Explain reports(Cause cause, int rank) {
 }
 Result<Report> reports_nothing(EventSource&) { return Report{}; }
 
+/// By no gate: whatever a fault costs is worth a finding.
+Result<ScoredJob> scored(int64_t number, const simulation::JobOptions& options, const Explain& explain) {
+  return score_simulated(number, options, explain, [](std::string_view) { return CostGate{}; });
+}
+
 TEST(ScoredJob, IsScoredAgainstItsTruth) {
-  const auto right = score_simulated(3, job_with({late_rank()}), reports(Cause::kLateRank, 5));
+  const auto right = scored(3, job_with({late_rank()}), reports(Cause::kLateRank, 5));
   ASSERT_TRUE(right) << right.error().what;
   EXPECT_EQ(right->result.score.verdict, DrawVerdict::kRight);
   EXPECT_EQ(right->result.draw.number, 3);
@@ -40,34 +45,33 @@ TEST(ScoredJob, IsScoredAgainstItsTruth) {
   EXPECT_EQ(right->result.draw.setting, "late_rank 500 ms");
   EXPECT_EQ(right->result.draw.workload, "simulated:ddp");
   EXPECT_EQ(right->report.findings.size(), 1U);
-  const auto wrong = score_simulated(0, job_with({late_rank()}), reports(Cause::kLateRank, 4));
+  const auto wrong = scored(0, job_with({late_rank()}), reports(Cause::kLateRank, 4));
   EXPECT_EQ(wrong->result.score.verdict, DrawVerdict::kWrong);
   EXPECT_TRUE(wrong->result.score.blames_innocent);
-  EXPECT_EQ(score_simulated(0, job_with({late_rank()}), reports_nothing)->result.score.verdict,
-            DrawVerdict::kAbstained);
+  EXPECT_EQ(scored(0, job_with({late_rank()}), reports_nothing)->result.score.verdict, DrawVerdict::kAbstained);
 }
 
 TEST(ScoredJob, TheTrueCostIsWhatTheSameJobTakesLonger) {
-  const FaultScore fault = score_simulated(0, job_with({late_rank()}), reports_nothing)->result.score.faults.at(0);
+  const FaultScore fault = scored(0, job_with({late_rank()}), reports_nothing)->result.score.faults.at(0);
   EXPECT_GT(fault.cost_ms.value(), 1000);
   EXPECT_LT(fault.cost_ms.value(), 12 * 600);
   EXPECT_GT(fault.cost_share.value(), 0.1);
 }
 
 TEST(ScoredJob, AHealthyJobIsToGetNoFinding) {
-  const auto silent = score_simulated(0, job_with({}), reports_nothing);
+  const auto silent = scored(0, job_with({}), reports_nothing);
   EXPECT_EQ(silent->result.score.verdict, DrawVerdict::kRight);
   EXPECT_EQ(silent->result.draw.kind, DrawKind::kHealthy);
   EXPECT_EQ(silent->result.draw.setting, "ddp");
-  EXPECT_EQ(score_simulated(0, job_with({}), reports(Cause::kUnknown, 1))->result.score.verdict, DrawVerdict::kWrong);
+  EXPECT_EQ(scored(0, job_with({}), reports(Cause::kUnknown, 1))->result.score.verdict, DrawVerdict::kWrong);
 }
 
 TEST(ScoredJob, AFaultAfterTheEndIsNoResult) {
   simulation::Fault never = late_rank();
   never.from = 1000;
-  const auto scored = score_simulated(0, job_with({never}), reports_nothing);
-  EXPECT_EQ(scored->result.score.verdict, DrawVerdict::kJobFailed);
-  EXPECT_FALSE(scored->result.problem.empty());
+  const auto result = scored(0, job_with({never}), reports_nothing);
+  EXPECT_EQ(result->result.score.verdict, DrawVerdict::kJobFailed);
+  EXPECT_FALSE(result->result.problem.empty());
 }
 
 TEST(SimulatedDraws, HalfAreHealthy) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "analysis/causes/cause.h"
 #include "analysis/explain.h"
 #include "base/file.h"
 #include "base/files/own_folder.h"
@@ -61,6 +62,12 @@ Result<std::string> program_id() {
   ST_ASSIGN(const std::string program, read_file("/proc/self/exe", kLargestProgram));
   serve::prepare_tls();
   return fmt::format("{}, sha256:{}", program_version(), serve::fingerprint_of(program));
+}
+
+lab::CostGate gate_of(std::string_view cause) {
+  const std::optional<Cause> known = cause_from_text(cause);
+  const analysis::Gate gate = known ? analysis::rule_of(*known).gate : analysis::Gate{};
+  return {gate.single_ns, gate.total_ns, gate.share};
 }
 
 /// What the shift test asks of the analysis.
@@ -182,7 +189,7 @@ class LabMatrixSubcommand final : public Subcommand {
     std::string lines;
     for (int64_t number = 0; number < options_.runs; ++number) {
       ST_ASSIGN(const simulation::JobOptions job, lab::draw_simulated(options_.seed, number, options_.only));
-      ST_ASSIGN(lab::ScoredJob scored, lab::score_simulated(number, job, explain_rows));
+      ST_ASSIGN(lab::ScoredJob scored, lab::score_simulated(number, job, explain_rows, gate_of));
       scored.result.program = program;
       lines += lab::to_json_line(scored.result) + "\n";
       options_.done(scored.result);
@@ -229,6 +236,7 @@ class LabMatrixSubcommand final : public Subcommand {
 
   Status complete_options(Console& console) {
     options_.seed = static_cast<uint64_t>(seed_);
+    options_.gate_of = gate_of;
     options_.done = [this, &console](const lab::DrawResult& result) {
       console.note(fmt::format("draw {} of {}, {:.1f} s: {}, {}: {}", result.draw.number + 1, options_.runs,
                                result.seconds, result.draw.workload, result.draw.setting, outcome_text(result)));

@@ -125,7 +125,7 @@ class ShiftedCampaigns : public testing::Test {
       std::ofstream(folder + "/node0.db") << "";
     }
     if (truth) {
-      std::ofstream(folder + "/truth.json") << R"({"run":{"ended_ns":9,"completed":true},"faults":[]})";
+      std::ofstream(folder + "/truth.json") << R"({"run":{"started_ns":0,"ended_ns":9,"completed":true},"faults":[]})";
     }
   }
   [[nodiscard]] ShiftOptions options() const {
