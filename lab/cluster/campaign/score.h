@@ -115,7 +115,7 @@ struct DrawScore {
 /// What the faults of a draw cost the job, by its own clock.
 struct TrueCost {
   double ms = 0;
-  double single_ms = 0;  // of that, at most so much at once; where it is not known, all of it
+  double single_ms = 0;  // of that, at once; where it is not known, all of it
 };
 
 /// The cost from which on the analysis reports a cause: one loss of `single_ns` at once, or `total_ns` that are `share`
