@@ -235,8 +235,8 @@ static __always_inline int enter_call(struct pt_regs* ctx, bool atomic_fetch) {
       if (sequence == ST_NO_SEQUENCE) {
         flight->room = ST_ROOM_REFUSED;
       } else {
-        if (sequence == 0 && spec->library == ST_LIBRARY_NCCL) {
-          report_identity(flight->comm);
+        if (spec->library == ST_LIBRARY_NCCL && sequence < ST_IDENTITY_READINGS) {
+          report_identity(flight->comm, peer == ST_SEQUENCE_COLLECTIVE ? sequence : ST_NO_SEQUENCE);
         }
         emit_entry(&arguments, spec, flight, process, sequence, id, call_site);
       }

@@ -102,9 +102,13 @@ struct st_call_spec {
 #define ST_NCCL_LAYOUTS 32
 
 struct st_nccl_layout {
-  __u32 identity; /* offset of struct st_nccl_fields */
-  __u32 end;      /* offset of the last word; 0: no layout */
+  __u32 identity;   /* offset of struct st_nccl_fields */
+  __u32 end;        /* offset of the last word; 0: no layout */
+  __u32 counters;   /* offset of the words that count launches */
+  __u32 operations; /* how many words, one for each operation or one for all; 0: none */
 };
+#define ST_NCCL_OPERATIONS 5
+#define ST_NCCL_NOT_COUNTED (~0ULL)
 
 /* As they follow each other in NCCL's struct ncclComm. */
 struct st_nccl_fields {
@@ -113,11 +117,13 @@ struct st_nccl_fields {
   __s32 nranks;
 };
 
-/* What NCCL's memory shows of a communicator, sent before the record of its first call. */
+/* What NCCL's memory shows of a communicator, sent before the records of some of its first calls. */
 struct st_nccl_identity {
   struct st_header header;
   __u64 comm;
   struct st_nccl_fields fields;
+  __u64 launched; /* collectives that NCCL has launched on it; ST_NCCL_NOT_COUNTED: not known */
+  __u64 sequence; /* of the call that begins: how many collectives were seen before it */
 };
 
 #define ST_STACK_FRAMES 32 /* frames kept per stack, innermost first */

@@ -36,7 +36,7 @@
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/gates.h"
 #include "analysis/timeline/batches/batches.h"
-#include "analysis/timeline/communicator_names.h"
+#include "analysis/timeline/communicators/communicator_names.h"
 #include "analysis/traces/judge_traces.h"
 #include "base/clock.h"
 #include "base/text.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analysis/stalls/reference.h"
-#include "analysis/timeline/communicator_names.h"
+#include "analysis/timeline/communicators/communicator_names.h"
 #include "base/result.h"
 #include "cli/evidence/inputs.h"
 #include "cli/framework/console.h"

@@ -52,6 +52,27 @@ class Lifecycle(Case):
         self.assertEqual([[row[:4] for row in rows] for rows in calls], [[(0, "memory", None, 2)], [(1, "memory", None, 2)]])
         self.assertEqual(len({rows[0][4] for rows in calls}), 1, "both ranks have one communicator")
 
+    def test_by_nccls_counts_ranks_number_the_calls_of_such_a_job_alike(self):
+        job = Job(self)
+        job.wait_for_steps(5)
+        tracer = Tracer(self)
+        job.wait_for_steps(job.steps() + 40)
+        self.assertEqual(tracer.stop(), DONE)
+        ends = []
+        for process in job.ranks:
+            rows = tracer.rows("SELECT comm.calls_before, call.seq, call.timestamp_ns + call.duration_ns "
+                               "FROM nccl_events call JOIN communicator comm USING (node_id, pid, comm_ptr) "
+                               f"WHERE op = 'ALL_REDUCE' AND pid = {process.pid} AND call.duration_ns IS NOT NULL")
+            self.assertGreater(min(row[0] for row in rows), 0)
+            ends.append({before + seq: end for before, seq, end in rows})
+        # Both ranks leave an AllReduce together: with another number, the last of each step would be a step apart.
+        apart = {}
+        for shift in range(-3, 4):
+            common = [number for number in ends[0] if number + shift in ends[1]]
+            self.assertGreater(len(common), 30)
+            apart[shift] = sum(abs(ends[0][number] - ends[1][number + shift]) for number in common) / len(common)
+        self.assertEqual(min(apart, key=apart.get), 0, apart)
+
     def test_with_an_nccl_of_another_layout_it_has_the_environments_rank(self):
         calls = self.trace_a_job_that_started_before(Job(self, environment={"LAB_NCCL_MEMORY": "0"}))
         self.assertEqual(calls, [[(0, "environment", None, 2, None)], [(1, "environment", None, 2, None)]])

@@ -147,11 +147,28 @@ void Recorder::write_processes(EventSink& sink) const {
           row.rank = options_.marked ? static_cast<int32_t>(position - ranks.begin()) : rank;
           row.nranks = options_.marked ? static_cast<int32_t>(ranks.size()) : options_.ranks();
           row.rank_source = rank_source(own);
+          row.calls_before = options_.marked ? calls_before(own, group) : std::nullopt;
         }
         sink.accept(row);
       }
     }
   }
+}
+
+/// As NCCL counts them, if it counts all; known from two readings.
+std::optional<int64_t> Recorder::calls_before(const RankHistory& own, int group) const {
+  int64_t before = 0;
+  int64_t since = 0;
+  for (const Call& call : own.calls) {
+    if (call.group != group || is_point_to_point(call.op)) {
+      continue;
+    }
+    if (call.op == Operation::kAllToAll) {
+      return std::nullopt;
+    }
+    ++(call.arrival_ns < from_ns_ ? before : since);
+  }
+  return since < 2 ? std::nullopt : std::optional(before);
 }
 
 /// What the tracer knows of a call besides its end.

@@ -111,6 +111,7 @@ class Recorder {
   /// Whether the rank's communicators are known: from their creation, or by the plugin.
   [[nodiscard]] bool knows_communicators(const RankHistory& rank) const;
   [[nodiscard]] RankSource rank_source(const RankHistory& rank) const;
+  [[nodiscard]] std::optional<int64_t> calls_before(const RankHistory& own, int group) const;
   [[nodiscard]] std::span<const uint32_t> flows_here(int attempt) const {
     return history_.attempts[static_cast<size_t>(attempt)].flows_at[static_cast<size_t>(node_)];
   }

@@ -11,7 +11,7 @@
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/ring_job.h"
 #include "analysis/testing/small_job.h"
-#include "analysis/timeline/communicator_names.h"
+#include "analysis/timeline/communicators/communicator_names.h"
 #include "model/events/imported/inspector.h"
 
 namespace stalltrace::analysis {

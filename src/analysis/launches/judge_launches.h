@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Findings from reports of NCCL's RAS: ranks that launched fewer calls than others of their communicator, or other
-// ones, and processes that do not answer. RAS counts launches: a rank of a job that runs is behind for a moment as
-// well, and a transfer that hangs shows in no count. What separates these is in docs/findings.md ("From NCCL's RAS").
+// Findings from numbers of launches, by reports of NCCL's RAS or from the ranks' memory: ranks that launched fewer
+// calls than others of their communicator, or other ones, and processes that do not answer. A rank of a job that runs
+// is behind for a moment as well, and a transfer that hangs shows in no count. What separates these is in
+// docs/findings.md
+// ("From NCCL's RAS").
 #pragma once
 
 #include "model/finding.h"

@@ -8,7 +8,7 @@
 #include "analysis/evidence/flows.h"
 #include "analysis/node_filter.h"
 #include "analysis/timeline/cluster.h"
-#include "analysis/timeline/communicator_names.h"
+#include "analysis/timeline/communicators/communicator_names.h"
 #include "analysis/timeline/timeline.h"
 #include "base/result.h"
 #include "model/source.h"

@@ -15,12 +15,13 @@
 #include "analysis/timeline/attempts/attempts.h"
 #include "analysis/timeline/batches/batches.h"
 #include "analysis/timeline/clock_offsets/clock_offsets.h"
+#include "analysis/timeline/communicators/counted_names.h"
+#include "analysis/timeline/communicators/match_unknown.h"
+#include "analysis/timeline/communicators/unrecorded_ranks.h"
 #include "analysis/timeline/cuda_graphs/captured_calls.h"
 #include "analysis/timeline/cuda_graphs/unsure_numbers.h"
-#include "analysis/timeline/match_unknown.h"
 #include "analysis/timeline/sequence_table.h"
 #include "analysis/timeline/signature_table.h"
-#include "analysis/timeline/unrecorded_ranks.h"
 #include "base/text.h"
 #include "model/events/loss_sources.h"
 #include "model/streams/node_streams.h"
@@ -85,6 +86,7 @@ class TimelineBuilder {
     add_silent_members();
     sequence_table_.mark_continued();
     match_unsure_by_time(graph_uses);
+    match_contradicted_by_time();
     std::unordered_map<uint64_t, uint32_t> known;
     std::vector<uint32_t> unknown;
     for (uint32_t i = 0; i < timeline_.sequences_.size(); ++i) {
@@ -169,6 +171,16 @@ class TimelineBuilder {
           "ranks launched CUDA graphs, and {} of theirs {} made before tracing began: the ranks may number the calls "
           "beside the graphs differently, so these are matched by their times alone",
           count_of(static_cast<int64_t>(unsure), "communicator"), unsure == 1 ? "was" : "were"));
+    }
+  }
+
+  void match_contradicted_by_time() {
+    if (const size_t forgotten = forget_contradicted_names(cluster_, timeline_.sequences_); forgotten > 0) {
+      timeline_.notes_.push_back(
+          fmt::format("NCCL's counts of calls on {} made before tracing began do not agree with when the calls were "
+                      "made: these are "
+                      "matched by their times alone",
+                      count_of(static_cast<int64_t>(forgotten), "communicator")));
     }
   }
 

@@ -236,10 +236,14 @@ class Loader {
     }
     auto* communicators =
         const_cast<st_nccl_layout*>(reinterpret_cast<const volatile st_nccl_layout*>(&skeleton.rodata->nccl_layouts));
-    static_assert(stacks::kMostCommLayouts <= ST_NCCL_LAYOUTS && stacks::kNcclMagic == ST_NCCL_MAGIC);
+    static_assert(stacks::kMostCommLayouts <= ST_NCCL_LAYOUTS && stacks::kNcclMagic == ST_NCCL_MAGIC &&
+                  stacks::kCountedOperations.size() == ST_NCCL_OPERATIONS);
     for (size_t i = 0; i < stacks::comm_layouts().size(); ++i) {
       const stacks::CommLayout& layout = stacks::comm_layouts()[i];
-      communicators[i] = {.identity = layout.identity, .end = layout.end};
+      communicators[i] = {.identity = layout.identity,
+                          .end = layout.end,
+                          .counters = layout.counters,
+                          .operations = static_cast<uint32_t>(layout.counter_words())};
     }
     auto* reported = reinterpret_cast<uint8_t*>(
         const_cast<__u8*>(reinterpret_cast<const volatile __u8*>(&skeleton.rodata->recorded_drop_reasons)));

@@ -64,6 +64,9 @@ struct Communicator {
   std::optional<int32_t> split_key;
   int64_t created_ns = 0;  // first observation if it was made before tracing began
   std::optional<int64_t> destroyed_ns;
+  /// Of one that was made before tracing began: how many collectives NCCL had launched on it before the first that has
+  /// a row. Ranks count alike, so that this and Collective::seq together are a number that they share.
+  std::optional<int64_t> calls_before;
 };
 
 /// A call stack. Its id is a hash of its content, so that nodes share stacks.

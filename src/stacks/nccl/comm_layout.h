@@ -33,8 +33,15 @@ struct CommLayout {
   CommCounters counted = CommCounters::kNone;
   uint32_t counters = 0;  // offset
   uint32_t end = 0;       // offset of the last word; no two rows have the same
+
+  /// At `counters`.
+  [[nodiscard]] constexpr size_t counter_words() const {
+    return counted == CommCounters::kNone ? 0 : counted == CommCounters::kCollectives ? 1 : kCountedOperations.size();
+  }
 };
 
+/// More calls than a job makes: what is counted there is something else.
+inline constexpr uint64_t kMostLaunches = uint64_t{1} << 48;
 /// Numbers of ranks beyond this are not believed.
 inline constexpr int32_t kMostRanks = 1 << 20;
 

@@ -14,8 +14,6 @@ constexpr size_t kChunkBytes = size_t{1} << 20;
 /// malloc() returns multiples of this on 64-bit machines, and NCCL allocates communicators by it.
 constexpr size_t kAlignment = 16;
 constexpr int32_t kMostDevices = 1024;
-/// More calls than a job makes: what is counted there is something else.
-constexpr uint64_t kMostCalls = uint64_t{1} << 48;
 
 template <typename T>
 bool read(Memory& memory, uint64_t address, T& into) {
@@ -37,14 +35,12 @@ bool is_possible(const Identity& identity) {
 
 bool read_counters(Memory& memory, uint64_t address, const CommLayout& layout, NcclCommunicator& into) {
   std::array<uint64_t, kCountedOperations.size()> counts{};
-  const size_t wanted = layout.counted == CommCounters::kNone          ? 0
-                        : layout.counted == CommCounters::kCollectives ? 1
-                                                                       : counts.size();
+  const size_t wanted = layout.counter_words();
   const std::span<uint64_t> some = std::span(counts).first(wanted);
   if (wanted > 0 && !memory.read(address + layout.counters, std::as_writable_bytes(some))) {
     return false;
   }
-  if (std::ranges::any_of(some, [](uint64_t count) { return count > kMostCalls; })) {
+  if (std::ranges::any_of(some, [](uint64_t count) { return count > kMostLaunches; })) {
     return false;
   }
   for (size_t i = 0; i < wanted; ++i) {

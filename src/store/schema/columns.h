@@ -127,6 +127,7 @@ void each_column(Row& r, F&& f) {
   f("split_color", r.split_color);
   f("split_key", r.split_key);
   f(utc("destroyed_ns"), r.destroyed_ns);
+  f("calls_before", r.calls_before);
 }
 
 template <RowOf<Collective> Row, typename F>

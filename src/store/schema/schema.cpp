@@ -222,7 +222,12 @@ CREATE TABLE clock_reading(
   window_ns INTEGER NOT NULL, max_error_ns INTEGER);
 )sql";
 
-constexpr std::array kMigrations{kFirst, kSecond, kThird, kFourth, kFifth, kSixth, kSeventh, kEighth, kNinth, kTenth};
+constexpr const char* kEleventh = R"sql(
+ALTER TABLE communicator ADD COLUMN calls_before INTEGER;
+)sql";
+
+constexpr std::array kMigrations{kFirst,   kSecond, kThird, kFourth, kFifth,   kSixth,
+                                 kSeventh, kEighth, kNinth, kTenth,  kEleventh};
 
 }  // namespace
 

@@ -15,6 +15,13 @@ namespace {
 constexpr size_t kMostSetUps = 1024;  // under way
 constexpr size_t kMostShown = 64;     // each is followed by its call
 
+/// How many collectives NCCL had launched before the first that was seen. Within a group a reading shows too few, since
+/// NCCL counts its calls at the end.
+std::optional<int64_t> calls_before(const st_nccl_identity& record) {
+  const bool known = record.launched <= stacks::kMostLaunches && record.sequence <= record.launched;
+  return known ? std::optional(static_cast<int64_t>(record.launched - record.sequence)) : std::nullopt;
+}
+
 }  // namespace
 
 void CollectiveTracker::forget_comm(ProcessState& process, uint64_t pointer) {
@@ -89,7 +96,7 @@ CollectiveTracker::Comm* CollectiveTracker::comm_of(ProcessState& process, const
     row.rank_source = RankSource::kEnvironment;
   }
   if (const auto shown = process.shown.extract(pointer)) {
-    learn_from_memory(process, row, shown.mapped());
+    learn_from_memory(process, comm, shown.mapped());
   }
   sink_.accept(row);
   return &comm;
@@ -165,29 +172,56 @@ void CollectiveTracker::on_nccl_identity(const st_nccl_identity& record) {
   if (!stacks::is_possible_identity(fields.hash, fields.rank, fields.nranks)) {
     return;
   }
+  const Shown shown{.fields = fields, .calls_before = calls_before(record)};
   ProcessState& process = state_of(record.header);
   const auto known = process.comms.find(record.comm);
   if (known == process.comms.end()) {  // its call follows: that began before, and makes the row
     if (process.shown.size() >= kMostShown) {
       process.shown.clear();
     }
-    process.shown.insert_or_assign(record.comm, fields);
+    process.shown.insert_or_assign(record.comm, shown);
     return;
   }
-  Communicator& row = known->second.row;
+  Comm& comm = known->second;
+  Communicator& row = comm.row;
   if (row.comm_id_hash == 0 && row.nccl_comm_hash == 0) {
-    learn_from_memory(process, row, fields);
+    learn_from_memory(process, comm, shown);
+    sink_.accept(row);
+  } else if (row.comm_id_hash == 0 && row.nccl_comm_hash == fields.hash && note_reading(comm, shown.calls_before)) {
     sink_.accept(row);
   }
 }
 
-void CollectiveTracker::learn_from_memory(ProcessState& process, Communicator& row, const st_nccl_fields& fields) {
-  row.nccl_comm_hash = fields.hash;
-  row.rank = fields.rank;
-  row.nranks = fields.nranks;
+void CollectiveTracker::learn_from_memory(ProcessState& process, Comm& comm, const Shown& shown) {
+  Communicator& row = comm.row;
+  row.nccl_comm_hash = shown.fields.hash;
+  row.rank = shown.fields.rank;
+  row.nranks = shown.fields.nranks;
   row.rank_source = RankSource::kMemory;
-  process.comm_by_nccl_hash[fields.hash] = row.comm_ptr;
-  processes_.learn_rank(row.pid, fields.rank, fields.nranks, RankSource::kMemory);
+  (void)note_reading(comm, shown.calls_before);
+  process.comm_by_nccl_hash[shown.fields.hash] = row.comm_ptr;
+  processes_.learn_rank(row.pid, shown.fields.rank, shown.fields.nranks, RankSource::kMemory);
+}
+
+/// Readings within a group show too few, each less than the one before; of others all show the same. The largest counts
+/// once it was read twice.
+bool CollectiveTracker::note_reading(Comm& comm, std::optional<int64_t> calls_before) {
+  if (!calls_before || comm.uncounted || calls_before < comm.before_at_most) {
+    return false;
+  }
+  const std::optional<int64_t> earlier = comm.row.calls_before;
+  comm.row.calls_before = calls_before == comm.before_at_most ? calls_before : std::nullopt;
+  comm.before_at_most = calls_before;
+  return comm.row.calls_before != earlier;
+}
+
+/// A number of such a communicator counts calls that NCCL does not: it is none that ranks share.
+void CollectiveTracker::note_uncounted(Comm& comm) {
+  comm.uncounted = true;
+  if (comm.row.calls_before) {
+    comm.row.calls_before.reset();
+    sink_.accept(comm.row);
+  }
 }
 
 void CollectiveTracker::comm_made(ProcessState& process, const st_call_return& record, const InFlight& call) {

@@ -131,6 +131,33 @@ TEST_F(CollectiveTrackerTest, NcclsMemoryShowsWhichOneWasMadeBefore) {
   EXPECT_EQ(last_comm().nccl_comm_hash, 0xabcU);
 }
 
+/// NCCL counts the calls of a group when it ends: within one a reading shows too few.
+TEST_F(CollectiveTrackerTest, HowManyCallsCameBeforeIsKnownFromTwoReadings) {
+  uint64_t sequence = 0;
+  const auto call = [&](uint64_t launched, const char* function = "ncclAllReduce") {
+    st_nccl_identity record{};
+    record.header = entry(function, 1000 + 10 * sequence).header;
+    record.comm = kComm;
+    record.fields = {.hash = 0xabc, .rank = 3, .nranks = 8};
+    record.launched = launched;
+    record.sequence = sequence;
+    tracker_.on_nccl_identity(record);
+    st_call_entry called = entry(function, 1000 + 10 * sequence);
+    called.comm = kComm;
+    called.sequence = sequence++;
+    tracker_.on_entry(called);
+    return last_comm().calls_before;
+  };
+  EXPECT_EQ(call(98), std::nullopt) << "within a group that began before tracing, with two calls before";
+  EXPECT_EQ(call(98), std::nullopt);
+  EXPECT_EQ(call(102), std::nullopt) << "the first call after it: the largest so far";
+  EXPECT_THAT(call(103), Optional(100));
+  EXPECT_THAT(call(103), Optional(100)) << "the second one of a group";
+  EXPECT_EQ(call(105, "ncclAlltoAll"), std::nullopt) << "NCCL does not count it, and its number counts";
+  EXPECT_EQ(call(105), std::nullopt);
+  EXPECT_EQ(call(106), std::nullopt);
+}
+
 TEST_F(CollectiveTrackerTest, NcclsMemoryAddsNothingToAnInitialisationThatWasSeen) {
   make_comm(500, 8, 3);
   const CommHash hash = last_comm().nccl_comm_hash;

@@ -14,6 +14,12 @@ constexpr int32_t kNcclSplitNoColor = -1;
 constexpr size_t kMostInFlight = 16'384;  // threads that are in a call
 constexpr size_t kRecentTags = 64;        // number of recent tags that are searched
 
+/// stacks::kCountedOperations.
+bool is_counted_by_nccl(Operation op) {
+  return op == Operation::kBroadcast || op == Operation::kReduce || op == Operation::kAllGather ||
+         op == Operation::kReduceScatter || op == Operation::kAllReduce;
+}
+
 bool accepted(const st_call_return& record) {
   return !call_failed(static_cast<Library>(call_table()[record.row].spec.library), record.return_code);
 }
@@ -79,6 +85,9 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
     row.count = *row.count / *row.nranks;  // the buffer holds all ranks' parts
   }
   row.bytes = payload_bytes(row.op, row.count.value_or(0), element_bytes, row.nranks.value_or(0));
+  if (!comm.row.comm_id_hash && !row.peer && !is_counted_by_nccl(row.op)) {
+    note_uncounted(comm);
+  }
   uint64_t number = number_of_call(comm, record);
   if (row.peer) {
     // The kernel numbers calls by address; a new communicator at the same address starts at 0 again.
@@ -227,6 +236,9 @@ void CollectiveTracker::on_entry(const st_call_entry& record, int64_t stack_id) 
           capture != CapturedStreams::kNone) {
         const bool sure = record.header.time_ns < process.captures.begun_ns(capture) + CapturedStreams::kLongestNs;
         live.in_capture = sure ? InCapture::kYes : InCapture::kUnknown;
+        if (Comm* comm = comm_of(process, record.header, record.comm)) {
+          note_uncounted(*comm);
+        }
       }
       if (record.flags & ST_CALL_IN_GROUP) {
         note_member(process, record.header.tid, live.row.event_id);

@@ -75,6 +75,13 @@ class CollectiveTracker {
     uint64_t splits = 0;
     std::set<uint32_t> recent_tags;
     bool tags_repeat = false;
+    std::optional<int64_t> before_at_most;  // the largest reading of Communicator::calls_before
+    bool uncounted = false;                 // NCCL does not count all of its calls that have a number
+  };
+  /// What NCCL's memory showed of a communicator.
+  struct Shown {
+    st_nccl_fields fields{};
+    std::optional<int64_t> calls_before;  // a reading
   };
   struct InFlight {
     EventId event = 0;
@@ -97,7 +104,7 @@ class CollectiveTracker {
     std::unordered_map<uint64_t, Comm> comms;  // by pointer
     std::set<uint64_t> destroyed;              // pointers of those that were destroyed: first to make room
     std::unordered_map<uint64_t, uint64_t> comm_by_nccl_hash;
-    std::unordered_map<uint64_t, st_nccl_fields> shown;  // what NCCL's memory showed, until the call itself comes
+    std::unordered_map<uint64_t, Shown> shown;  // until the call itself comes
     OpenCalls open;
     std::unordered_map<uint64_t, StreamPoint> events;                  // GPU event → where it was recorded
     std::unordered_map<uint32_t, std::vector<EventId>> group_members;  // by tid
@@ -118,7 +125,10 @@ class CollectiveTracker {
   ProcessState& state_of(const st_header& header);
   /// Null where the process or its user has too many: what is made of that communicator is not recorded.
   Comm* comm_of(ProcessState& process, const st_header& header, uint64_t pointer);
-  void learn_from_memory(ProcessState& process, Communicator& row, const st_nccl_fields& fields);
+  void learn_from_memory(ProcessState& process, Comm& comm, const Shown& shown);
+  /// True if the communicator's row changed.
+  static bool note_reading(Comm& comm, std::optional<int64_t> calls_before);
+  void note_uncounted(Comm& comm);
   bool make_room_for_comm(ProcessState& process, int64_t now_ns);
   void forget_comm(ProcessState& process, uint64_t pointer);
   void forget_member(const Communicator& comm);

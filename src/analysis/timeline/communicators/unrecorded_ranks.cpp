@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/timeline/unrecorded_ranks.h"
+#include "analysis/timeline/communicators/unrecorded_ranks.h"
 
 #include <algorithm>
 #include <cstdlib>

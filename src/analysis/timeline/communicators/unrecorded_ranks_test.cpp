@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What losses of a recording mean: which ranks count as recorded, and how many events are lost.
-#include "analysis/timeline/unrecorded_ranks.h"
+#include "analysis/timeline/communicators/unrecorded_ranks.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/timeline/match_unknown.h"
+#include "analysis/timeline/communicators/match_unknown.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -271,6 +271,13 @@ UnknownMatches match_unknown_sequences(std::vector<CallSequence>& all, const std
     matcher.add(index);
   }
   return std::move(matcher).matches();
+}
+
+bool may_be_numbered_alike(const CallSequence& a, const CallSequence& b, const Cluster& cluster) {
+  const int64_t shift = a.first_number() - b.first_number();
+  const bool common = a.first_number() < b.end_number() && b.first_number() < a.end_number();
+  return !common || (distance(a, b, shift) != std::numeric_limits<double>::max() &&
+                     candidate_of(a, b, cluster, shift).near_enough());
 }
 
 void doubt_whole_groups(const std::vector<uint32_t>& unmatched, const std::vector<CallSequence>& all,

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/timeline/communicator_names.h"
+#include "analysis/timeline/communicators/communicator_names.h"
 
 #include <set>
+#include <type_traits>
 
 #include "model/events/imported/inspector.h"
 
 namespace stalltrace::analysis {
+namespace {
+
+/// Sends and Recvs have numbers by peer, which NCCL does not count.
+bool may_be_counted(const Collective& row) { return row.comm_id_hash == 0 && !is_point_to_point(row.op); }
+
+}  // namespace
 
 Result<CommonNames> CommonNames::read(EventSource& source) {
   CommonNames names(source);
@@ -17,7 +24,11 @@ Result<CommonNames> CommonNames::read(EventSource& source) {
       by_operation.insert(node.node_id);
     }
   }
+  names.find_counted(rows);
   std::set<CommHash> by_nccl;  // names that NCCL gave
+  for (const auto& [pointer, counted] : names.counted_) {
+    by_nccl.insert(counted.name);
+  }
   for (const Communicator& row : rows) {
     if (row.nccl_comm_hash != 0 && row.comm_id_hash == row.nccl_comm_hash) {
       by_nccl.insert(row.nccl_comm_hash);
@@ -32,6 +43,26 @@ Result<CommonNames> CommonNames::read(EventSource& source) {
   return names;
 }
 
+/// Only where NCCL counted the calls of all ranks that it names so: else those of one would have numbers of their own.
+void CommonNames::find_counted(const std::vector<Communicator>& rows) {
+  std::set<CommHash> uncounted;
+  for (const Communicator& row : rows) {
+    if (row.comm_id_hash == 0 && row.nccl_comm_hash != 0 && !row.calls_before) {
+      uncounted.insert(row.nccl_comm_hash);
+    }
+  }
+  for (const Communicator& row : rows) {
+    if (row.comm_id_hash == 0 && row.nccl_comm_hash != 0 && !uncounted.contains(row.nccl_comm_hash)) {
+      counted_[{row.node_id, row.pid, row.comm_ptr}] = {row.nccl_comm_hash, *row.calls_before};
+    }
+  }
+}
+
+const CommonNames::Counted* CommonNames::counted(const Pointer& pointer) const {
+  const auto found = counted_.find(pointer);
+  return found == counted_.end() ? nullptr : &found->second;
+}
+
 void CommonNames::rename(CommHash& hash) const {
   if (const auto found = names_.find(hash); found != names_.end()) {
     hash = found->second;
@@ -39,7 +70,29 @@ void CommonNames::rename(CommHash& hash) const {
 }
 
 template <typename T>
+bool CommonNames::changes(const T& row) const {
+  if constexpr (std::is_same_v<T, Collective>) {
+    if (!counted_.empty() && may_be_counted(row)) {
+      return counted({row.node_id, row.pid, row.comm_ptr}) != nullptr;
+    }
+  }
+  return names_.contains(row.comm_id_hash);
+}
+
+template <typename T>
 void CommonNames::rename_in(T& row) const {
+  if constexpr (std::is_same_v<T, Collective>) {
+    const Counted* found = may_be_counted(row) ? counted({row.node_id, row.pid, row.comm_ptr}) : nullptr;
+    if (found != nullptr) {
+      row.comm_id_hash = found->name;
+      if (row.seq) {
+        *row.seq += found->calls_before;
+      }
+    }
+  } else if constexpr (std::is_same_v<T, Communicator>) {
+    const Counted* found = row.comm_id_hash == 0 ? counted({row.node_id, row.pid, row.comm_ptr}) : nullptr;
+    row.comm_id_hash = found == nullptr ? row.comm_id_hash : found->name;
+  }
   rename(row.comm_id_hash);
   if constexpr (requires { row.parent_hash; }) {
     rename(row.parent_hash);
@@ -66,7 +119,7 @@ Status CommonNames::rename_all(AnyVisitor visitor, Read read) const {
       [&]<typename T>(const Visitor<T>* visit) -> Status {
         if constexpr (requires(T & row) { row.comm_id_hash; }) {
           const Visitor<T> renaming = [&](const T& recorded) {
-            if (!names_.contains(recorded.comm_id_hash)) {
+            if (!changes(recorded)) {
               return (*visit)(recorded);
             }
             T row = recorded;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sequences of communicators made before tracing began: which of them match, and by which calls.
-#include "analysis/timeline/match_unknown.h"
+#include "analysis/timeline/communicators/match_unknown.h"
 
 #include <gtest/gtest.h>
 
