@@ -41,13 +41,16 @@ DrawKind read_kind(const std::string& text) {
   return found == std::end(kDrawKinds) ? DrawKind::kHealthy : *found;
 }
 
+Draw read_draw(const Json& json) {
+  return {.number = json.at("draw").get<int64_t>(),
+          .setting = json.at("setting").get<std::string>(),
+          .kind = read_kind(json.at("kind").get<std::string>()),
+          .workload = json.at("workload").get<std::string>(),
+          .arguments = json.at("arguments").get<std::vector<std::string>>()};
+}
+
 DrawResult read_result(const Json& json) {
-  DrawResult result;
-  result.draw.number = json.at("draw").get<int64_t>();
-  result.draw.setting = json.at("setting").get<std::string>();
-  result.draw.kind = read_kind(json.at("kind").get<std::string>());
-  result.draw.workload = json.at("workload").get<std::string>();
-  result.draw.arguments = json.at("arguments").get<std::vector<std::string>>();
+  DrawResult result{.draw = read_draw(json)};
   result.score.verdict = verdict_from_text(json.at("verdict").get<std::string>()).value_or(DrawVerdict::kJobFailed);
   for (const Json& fault : json.at("faults")) {
     result.score.faults.push_back(read_fault(fault));
@@ -95,17 +98,32 @@ std::string to_json_line(const DrawResult& result) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Result<DrawResult> draw_result_from_json(std::string_view line) {
+namespace {
+
+/// Only here, the library throws if a key is missing or of another type.
+template <typename Read>
+auto read_line(std::string_view line, Read read) -> decltype(read(Json())) {
   try {
-    const Json json = Json::parse(line);
+    return read(Json::parse(line));
+  } catch (const Json::exception& error) {
+    return fail(std::string("a line of draws.jsonl: ") + error.what(), {}, ErrorKind::kCorrupt);
+  }
+}
+
+}  // namespace
+
+Result<DrawResult> draw_result_from_json(std::string_view line) {
+  return read_line(line, [](const Json& json) -> Result<DrawResult> {
     (void)json.at("draw").get<int64_t>();
     if (json.value("rules", 1) != kScoringRules) {
       return fail("a line of draws.jsonl that was scored by other rules", {}, ErrorKind::kUnsupported);
     }
     return read_result(json);
-  } catch (const Json::exception& error) {
-    return fail(std::string("a line of draws.jsonl: ") + error.what(), {}, ErrorKind::kCorrupt);
-  }
+  });
+}
+
+Result<Draw> draw_from_json(std::string_view line) {
+  return read_line(line, [](const Json& json) -> Result<Draw> { return read_draw(json); });
 }
 
 }  // namespace stalltrace::lab

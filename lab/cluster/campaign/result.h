@@ -24,5 +24,7 @@ struct DrawResult {
 std::string to_json_line(const DrawResult& result);
 /// ErrorKind::kCorrupt when it is not such a line, kUnsupported when it was scored by other rules than these.
 Result<DrawResult> draw_result_from_json(std::string_view line);
+/// What was drawn, by whatever rules it was scored. ErrorKind::kCorrupt when it is not such a line.
+Result<Draw> draw_from_json(std::string_view line);
 
 }  // namespace stalltrace::lab

@@ -20,11 +20,8 @@ Result<std::map<int64_t, Draw>> read_draws(const std::string& out_dir) {
   ST_ASSIGN(const std::string text, read_file(out_dir + "/draws.jsonl"));
   std::map<int64_t, Draw> draws;
   for (const std::string_view line : split(text, '\n')) {
-    auto result = draw_result_from_json(line);
-    if (result) {
-      draws.insert_or_assign(result->draw.number, std::move(result->draw));
-    } else if (result.error().kind == ErrorKind::kUnsupported) {
-      return with_context(out_dir, std::move(result.error()));
+    if (auto draw = draw_from_json(line)) {
+      draws.insert_or_assign(draw->number, std::move(*draw));
     }
   }
   return draws;
