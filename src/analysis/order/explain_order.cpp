@@ -38,20 +38,27 @@ void note_unshown_ranks(const OrderEvidence& evidence, Report& report) {
     return;
   }
   std::set<int32_t> shown;
+  int64_t unnumbered = 0;  // of which rank they are is not known
   for (const CallOrder& member : largest->members) {
-    if (!member.rank || member.count == 0) {
-      continue;
+    if (member.rank) {
+      shown.insert(*member.rank);
+    } else {
+      ++unnumbered;
     }
-    shown.insert(*member.rank);
   }
   const MissingRanks missing(shown, largest->nranks);
-  if (missing.empty()) {
+  const int64_t count = missing.count() - unnumbered;
+  if (count <= 0) {
     return;
   }
   const bool dumps = evidence.ends_known;
-  report.notes.push_back(fmt::format("no {} of {}{}", dumps ? "dump" : "log", missing.text(),
-                                     dumps ? ": a rank that died writes none, so that the culprit may be among them"
-                                           : ": what happened there is not known"));
+  const std::string_view what = dumps ? "dump" : "log";
+  const std::string_view why = dumps ? "a rank that died writes none, so that the culprit may be among them"
+                                     : "what happened there is not known";
+  report.notes.push_back(unnumbered == 0
+                             ? fmt::format("no {} of {}: {}", what, missing.text(), why)
+                             : fmt::format("no {} of {} of {} ranks, and which ones these are is not known: {}", what,
+                                           count, largest->nranks, why));
 }
 
 void note_limits(const OrderEvidence& evidence, Report& report) {

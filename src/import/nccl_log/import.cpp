@@ -158,7 +158,9 @@ class Import {
       speaker.pid = only->pid;
       speaker.rank = speaker.rank ? speaker.rank : only->rank;
     }
-    speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, "[Rank ");
+    for (const std::string_view own : {"[Rank ", "(default_pg) Rank "}) {  // the default group is the job
+      speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, own);
+    }
     lines_.add(node, file, line.number, time_ns, &speaker, kind, text);
   }
 
