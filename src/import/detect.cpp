@@ -128,8 +128,10 @@ constexpr std::array<std::string_view, 15> kLogWords{"NCCL INFO",
                                                      "to pass monitoredBarrier",
                                                      "Traceback (most recent call last)"};
 constexpr std::array<std::string_view, 1> kTestWords{"nThread "};
-constexpr std::array<std::string_view, 5> kKernelWords{
-    "NVRM: Xid (", "SXid (PCI:", "PCIe Bus Error: severity=", "DPC: containment event", "Killed process "};
+constexpr std::array<std::string_view, 9> kKernelWords{
+    "NVRM: Xid (",     "SXid (PCI:", "PCIe Bus Error: severity=", "DPC: containment event",
+    "Killed process ", "fallen off", "Kernel panic - not",        "amdgpu",
+    "mlx5_core "};
 constexpr std::array<std::string_view, 1> kPySpyWords{"\"MainThread\""};
 constexpr std::array<std::string_view, 1> kRasWords{"Communicators... ("};
 constexpr std::array<std::string_view, 1> kSmiWords{"NVSMI LOG"};
