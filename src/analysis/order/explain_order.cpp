@@ -12,6 +12,7 @@
 #include "analysis/order/judge_raised.h"
 #include "analysis/order/log_set_up.h"
 #include "analysis/order/message_sizes.h"
+#include "analysis/order/processes/process_reports.h"
 #include "analysis/order/torch_reports.h"
 #include "analysis/order/watchdog/judge_watchdog.h"
 #include "analysis/rank_numbers.h"
@@ -110,6 +111,7 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
   ST_TRY(add_torch_reports(ordered, verdicts.findings));
   ST_TRY(add_raised(ordered, verdicts.findings, verdicts.notes));
+  ST_TRY(add_process_reports(ordered, verdicts.findings, verdicts.notes));
   if (std::ranges::all_of(verdicts.findings, is_unknown)) {
     ST_ASSIGN(std::optional<Finding> sizes, judge_message_sizes(ordered));
     if (sizes) {

@@ -12,6 +12,7 @@
 #include "analysis/order/call_order.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
+#include "model/events/imported/process_report.h"
 #include "model/events/imported/torch_report.h"
 
 namespace stalltrace::analysis {
@@ -98,7 +99,8 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
   }
   std::map<LoggedProcessKey, ProcessWarnings> processes;
   ST_TRY(source.log_lines({}, [&](const LogLine& row) {
-    if ((row.kind != LogKind::kWarning && row.kind != LogKind::kInterface) || read_torch_report(row.text)) {
+    if ((row.kind != LogKind::kWarning && row.kind != LogKind::kInterface) || read_torch_report(row.text) ||
+        read_process_report(row.text)) {
       return;
     }
     ProcessWarnings& process = processes[{row.node_id, row.pid}];

@@ -112,7 +112,8 @@ TEST(KernelLog, FailuresOfOtherDriversAndPanics) {
   EXPECT_EQ(
       read_kernel_message("[ 1.000001] mlx5_core 0000:5e:00.0: Port module event: module 0, Cable unplugged")->device,
       "0000:5e:00.0");
-  EXPECT_TRUE(read_kernel_message("<0>[ 9.000001] Kernel panic - not syncing: x"));
+  const std::string panic = "<0>[ 9.000001] Kernel panic - not syncing: x";
+  EXPECT_TRUE(read_kernel_message(panic));
   EXPECT_FALSE(read_kernel_message("[ 1.000001] mlx5_core 0000:5e:00.0: Port module event: module 0, Cable plugged"));
 }
 

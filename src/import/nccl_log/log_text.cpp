@@ -224,8 +224,9 @@ LogText read_log_text(std::string_view line) {
     if (marker == nullptr) {
       continue;
     }
-    if (marker->level == LogText::Level::kVersion && markers > 0) {
-      continue;  // a message about a version
+    const bool in_message = markers > 0 || line.substr(0, at - 1).ends_with(", ");
+    if (marker->level == LogText::Level::kVersion && in_message) {
+      continue;  // a message with a version: "NCCL error: unhandled system error, NCCL version 2.22.3"
     }
     out.level = marker->level;
     out.message = line.substr(at - 1);

@@ -43,6 +43,7 @@ TEST(LogText, ReadsWarningsTracesAndVersions) {
   EXPECT_EQ(trace.level, LogText::Level::kTrace);
   EXPECT_EQ(trace.pid, 77);
   EXPECT_EQ(read_log_text("NCCL version 2.21.5+cuda12.4").level, LogText::Level::kVersion);
+  EXPECT_EQ(read_log_text("NCCL error: invalid usage, NCCL version 2.22.3").level, LogText::Level::kNone);
   EXPECT_EQ(read_log_text("epoch 3 loss 0.5").level, LogText::Level::kNone);
 }
 

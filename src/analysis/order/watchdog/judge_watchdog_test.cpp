@@ -330,6 +330,16 @@ TEST(Watchdog, ARankOfWhichOnlyTheTimeoutIsThereWaitsInTheOnlyGroupWithThatCall)
   EXPECT_DOUBLE_EQ(later.only().stall_ms, 0);
 }
 
+TEST(Watchdog, ACallWithoutANumberBlamesNoRank) {
+  WatchdogOutput output;
+  output.waits(0, 2);
+  output.state(1, -1, 1, 1);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_FALSE(finding.culprit);
+  expect_golden_text("watchdog: a call without a number", finding);
+}
+
 TEST(Watchdog, OfOneRankAloneIsNotKnownWhetherAnotherIsBehind) {
   WatchdogOutput output;
   output.print(3,

@@ -7,6 +7,7 @@
 
 #include "analysis/thresholds/order.h"
 #include "base/clock.h"
+#include "model/events/imported/process_report.h"
 #include "model/events/imported/torch_report.h"
 #include "model/events/imported/watchdog_report.h"
 #include "model/operation.h"
@@ -89,11 +90,21 @@ bool differ(const WatchdogState& state, const WatchdogReport& report) {
 class Reader {
  public:
   void take(const LogLine& row) {
+    if (row.kind == LogKind::kWarning && row.rank) {
+      const auto other = read_process_report(row.text);
+      if (other && other->kind != ProcessReport::Kind::kEnded) {
+        out_.ranks.insert(*row.rank);  // of its watchdog as well
+      }
+    }
     const auto report = row.kind == LogKind::kTimeout && row.rank ? read_watchdog_report(row.text) : std::nullopt;
     if (!report) {
       return;
     }
     out_.ranks.insert(*row.rank);
+    if (report->unnumbered) {
+      out_.waiting.insert(*row.rank);
+      return;
+    }
     if (report->group.empty() && report->asked) {
       return;  // of which group is not known
     }
