@@ -10,9 +10,9 @@
 
 #include "analysis/order/judge_order.h"
 #include "analysis/order/judge_raised.h"
-#include "analysis/order/log_set_up.h"
 #include "analysis/order/message_sizes.h"
 #include "analysis/order/processes/process_reports.h"
+#include "analysis/order/set_up/log_set_up.h"
 #include "analysis/order/torch_reports.h"
 #include "analysis/order/watchdog/judge_watchdog.h"
 #include "analysis/rank_numbers.h"

@@ -330,6 +330,7 @@ TEST(NcclLog, ADeviceIsARankOnlyWhereOneHostCanHaveAllRanks) {
   };
   using Ranks = std::vector<std::optional<int32_t>>;
   EXPECT_EQ(ranks_with(3, 3), (Ranks{0, 1, 2}));
+  EXPECT_EQ(ranks_with(4, 3), (Ranks{0, 1, 2}));
   EXPECT_EQ(ranks_with(6, 3), (Ranks{std::nullopt, std::nullopt, std::nullopt}));  // there is another host
 }
 

@@ -35,12 +35,14 @@ int32_t largest_of(const LoggedProcess& process) {
   return nranks;
 }
 
-/// Whether the processes of a host can be all ranks of a communicator: as many as it has, or one has the device that
-/// its last rank would have. Else there are other hosts, whose ranks have the same devices.
+/// Whether the processes of the only host in the logs are all ranks of a communicator: as many as it has, or one has a
+/// device beyond half of them, so that two hosts with equally many devices would have more. Else there may be other
+/// hosts, whose ranks have the same devices.
 bool may_be_all(const std::vector<const LoggedProcess*>& of_host, int32_t nranks) {
   return nranks <= kMostDevices &&
-         (std::ssize(of_host) == nranks ||
-          std::ranges::any_of(of_host, [&](const LoggedProcess* process) { return process->device == nranks - 1; }));
+         (std::ssize(of_host) == nranks || std::ranges::any_of(of_host, [&](const LoggedProcess* process) {
+            return process->device && *process->device >= nranks / 2 && *process->device < nranks;
+          }));
 }
 
 /// Two attempts of a job, or two containers, may share a host name and process numbers: they have set up other
