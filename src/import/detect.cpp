@@ -107,8 +107,8 @@ bool is_log_line(std::string_view text) {
     return false;  // the head of a report of NCCL's RAS
   }
   return (read.level != LogText::Level::kNone && (!read.host.empty() || read.level == LogText::Level::kVersion)) ||
-         is_timeout(text) || read_torch_report(text) || is_ranks_traceback(text) || read_process_report(text) ||
-         is_torchrun_failure(text);
+         is_nameless_warning(read) || is_timeout(text) || read_torch_report(text) || is_ranks_traceback(text) ||
+         read_process_report(text) || is_torchrun_failure(text);
 }
 
 // A single line that looks like the kernel's may have any origin.

@@ -119,6 +119,8 @@ class Import {
     if (found == file.index.end()) {
       if (text.level == LogText::Level::kNone) {
         take_of_others(file, line, raw);
+      } else if (is_nameless_warning(text)) {
+        take_of_torch(file, line, raw, LogKind::kWarning, raw);
       } else if (text.level == LogText::Level::kVersion) {
         LogNode& node = nodes_.of(file);
         lines_.add(node, file, line.number, time_of(file, line, text.prefix, true), nullptr, LogKind::kVersion,
@@ -164,7 +166,8 @@ class Import {
     }
   }
 
-  /// A watchdog's line, or another one of PyTorch's; `rank`: if it is known otherwise. Returns its rank.
+  /// A line that names a rank at most, as those of PyTorch's watchdog; `rank`: if it is known otherwise. Returns its
+  /// rank.
   std::optional<int32_t> take_of_torch(const LoggedFile& file, const Line& line, std::string_view raw, LogKind kind,
                                        std::string_view text, std::optional<int32_t> rank = std::nullopt) {
     LogNode& node = nodes_.of(file);

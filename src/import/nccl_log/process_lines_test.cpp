@@ -90,6 +90,18 @@ TEST(ProcessLines, ErrorsAndTheWatchdogItself) {
   EXPECT_EQ(rows[3].rank, 4);
 }
 
+TEST(ProcessLines, AWarningWithoutItsProcessIsKept) {
+  EvidenceFolder folder;
+  const std::string path = folder.write("job.log", "[3] include/shm.h:28 NCCL WARN full\n[3] NCCL INFO x -> 2\n");
+  EXPECT_EQ(detect(path).value(), std::vector{Format::kNcclLog});
+  MemorySource source;
+  EXPECT_TRUE(import_nccl_logs(std::vector{path}, source, [](const std::string&) {}, {}));
+  const std::vector<LogLine> rows = lines_of(source, LogKind::kWarning);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].pid, 0);
+  EXPECT_EQ(rows[0].text, "[3] include/shm.h:28 NCCL WARN full");
+}
+
 TEST(ProcessLines, OfAnExceptionOnlyCudasOwnTextIsKept) {
   const std::vector<LogLine> rows = process_rows(
       "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/home/u/train.py\", line 42, in step\n"

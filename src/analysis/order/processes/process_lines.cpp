@@ -75,9 +75,13 @@ std::set<int32_t> ranks_of(const ProcessLines& lines) {
   return ranks;
 }
 
-std::string who_text(const ProcessLines& lines) {
+std::string who_text(const ProcessLog& log, const ProcessLines& lines) {
   const std::set<int32_t> ranks = ranks_of(lines);
-  return ranks.empty() ? "a process of which no rank is known" : ranks_text({ranks.begin(), ranks.end()});
+  if (!ranks.empty()) {
+    return ranks_text({ranks.begin(), ranks.end()});
+  }
+  const Culprit who = log.culprit(*lines.front());
+  return who.pid == 0 ? "a process of which no rank is known" : fmt::format("pid {} on {}", who.pid, who.node);
 }
 
 std::string quote_of(const ProcessLine& line) {

@@ -41,8 +41,8 @@ class ProcessLog {
 };
 
 std::set<int32_t> ranks_of(const ProcessLines& lines);
-/// "rank 1", "ranks 0 and 2"; "a process of which no rank is known".
-std::string who_text(const ProcessLines& lines);
+/// "rank 1", "ranks 0 and 2"; without any, that of the first line: "pid 42 on node1".
+std::string who_text(const ProcessLog& log, const ProcessLines& lines);
 /// "rank1.log:12: CUDA error: misaligned address", at most 300 bytes of the line.
 std::string quote_of(const ProcessLine& line);
 /// With window, quotes, and the culprit if it is one rank.

@@ -92,7 +92,7 @@ class Judge {
     Finding finding = finding_on(log_, lines, memory ? Cause::kDeadRank : Cause::kDeviceError,
                                  device ? kOutsideConfidence : kStandingStillConfidence);
     finding.severity = device || memory ? Severity::kCritical : Severity::kHigh;
-    finding.summary = fmt::format("CUDA reported \"{}\" on {}.{}", error.text, who_text(lines),
+    finding.summary = fmt::format("CUDA reported \"{}\" on {}.{}", error.text, who_text(log_, lines),
                                   device   ? " This is an error of the GPU."
                                   : memory ? ""
                                   : error.of == CudaError::Of::kProgram
@@ -147,9 +147,9 @@ class Judge {
     for (const ProcessLine* line : peers) {
       names.insert(printable(line->report.peer));
     }
-    const std::string text = names.empty() ? fmt::format("communication of {} failed", who_text(lines))
+    const std::string text = names.empty() ? fmt::format("communication of {} failed", who_text(log_, lines))
                                            : fmt::format("{} lost the connection to {}, where it was closed",
-                                                         who_text(lines), *names.begin());
+                                                         who_text(log_, lines), *names.begin());
     if (!findings_.empty()) {
       notes_.push_back(text);
       return;
@@ -176,7 +176,7 @@ class Judge {
       longest_s = std::max(longest_s, line->report.stuck_s);
     }
     const std::string text =
-        fmt::format("the watchdog thread of {} made no progress for {} s", who_text(lines), longest_s);
+        fmt::format("the watchdog thread of {} made no progress for {} s", who_text(log_, lines), longest_s);
     if (!findings_.empty()) {
       findings_.front().evidence.push_back({"log_line", std::ssize(lines), text, {}});
       return;

@@ -64,7 +64,7 @@ struct ProcessWarnings {
 
 std::string who_text(const std::string& node, LoggedProcessKey key, std::optional<int32_t> rank) {
   if (key.second == 0) {  // a line without its process
-    return rank ? fmt::format("rank {}", *rank) : fmt::format("a process of {}", node);
+    return rank ? fmt::format("rank {}", *rank) : "a process that its line does not name";
   }
   return rank ? fmt::format("rank {} ({}, pid {})", *rank, node, key.second)
               : fmt::format("pid {} on {}", key.second, node);
@@ -196,9 +196,9 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
       out.notes.push_back(fmt::format("{} more warnings of NCCL, in log_line", warned.size() - kMostWarningNotes));
       break;
     }
-    out.notes.push_back(fmt::format("{}{} warned: {}", fmt::join(one.who, ", "),
-                                    one.others > 0 ? fmt::format(" and {} more", one.others) : "",
-                                    one.text.substr(0, kLongestQuote)));
+    out.notes.push_back(fmt::format(
+        "{}{} warned: {}", fmt::join(one.who, ", "), one.others > 0 ? fmt::format(" and {} more", one.others) : "",
+        one.text.empty() ? "its text is on other lines of the log" : one.text.substr(0, kLongestQuote)));
   }
   return out;
 }
