@@ -76,6 +76,11 @@ void note_limits(const OrderEvidence& evidence, Report& report) {
         "calls have no times in the log: only the order of each rank's calls is known, and times shown here number the "
         "lines");
   }
+  if (evidence.pairs > 0) {
+    report.notes.push_back(
+        fmt::format("{} of {} calls are Sends and Recvs: not judged, since not every rank makes them", evidence.pairs,
+                    evidence.calls));
+  }
   if (evidence.unplaced > 0) {
     report.notes.push_back(
         fmt::format("{} of {} calls could not be lined up between ranks (no set-up line names the communicator, or "
