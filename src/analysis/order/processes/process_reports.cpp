@@ -150,7 +150,7 @@ class Judge {
     const std::string text = names.empty() ? fmt::format("communication of {} failed", who_text(log_, lines))
                                            : fmt::format("{} lost the connection to {}, where it was closed",
                                                          who_text(log_, lines), *names.begin());
-    if (!findings_.empty()) {
+    if (!findings_.empty() || lines.size() == peers.size()) {  // NCCL warns of it at the end of a job as well
       notes_.push_back(text);
       return;
     }

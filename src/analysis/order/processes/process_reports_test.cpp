@@ -140,6 +140,9 @@ TEST(ProcessReports, APeerThatClosedTheConnection) {
   const Finding finding = output.only();
   EXPECT_FALSE(finding.culprit);
   expect_golden_text("unknown: a peer closed the connection", finding);
+  EndOutput warned;  // as at the end of a job
+  warned.say(1, "socketProgress: Connection closed by remote peer node7.cluster<40123>");
+  EXPECT_TRUE(warned.explained().findings.empty());
 }
 
 TEST(ProcessReports, TwoRanksOnOneGpu) {
