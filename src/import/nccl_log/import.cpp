@@ -143,6 +143,8 @@ class Import {
       take_comm_line(node, process, line, *comm_line, time_ns);
     } else if (const auto kind = kept_kind(text)) {
       lines_.add(node, file, line.number, time_ns, &process, *kind, text.message);
+    } else if (is_failed_return(text) && returned_.insert(&process).second) {  // the first is where it failed
+      lines_.add(node, file, line.number, time_ns, &process, LogKind::kWarning, text.message);
     }
     if (line.number == process.last_line) {
       end_process(node, file, process, line, time_ns, text.message);
@@ -325,6 +327,7 @@ class Import {
   int64_t most_lines_ = 0;  // of a file
   Summary summary_;
   std::set<int32_t> nameless_ranks_;
+  std::set<const LoggedProcess*> returned_;  // of which the first error that a function returned is kept
   Tracebacks tracebacks_;
   std::set<int64_t> stacks_;
   std::unordered_map<const LoggedComm*, Progress> progress_;

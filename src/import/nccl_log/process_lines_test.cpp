@@ -102,6 +102,18 @@ TEST(ProcessLines, AWarningWithoutItsProcessIsKept) {
   EXPECT_EQ(rows[0].text, "[3] include/shm.h:28 NCCL WARN full");
 }
 
+TEST(ProcessLines, OfErrorsThatFunctionsReturnedTheFirstIsKept) {
+  EvidenceFolder folder;
+  const std::string head = "alpha:7:8 [0] NCCL INFO ";
+  const std::string path = folder.write(
+      "job.log", head + "init.cc:3 -> 7\n" + head + "misc/socket.cc:64 -> 2\n" + head + "group.cc:9 -> 2\n");
+  MemorySource source;
+  EXPECT_TRUE(import_nccl_logs(std::vector{path}, source, [](const std::string&) {}, {}));
+  const std::vector<LogLine> rows = lines_of(source, LogKind::kWarning);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows[0].text, "misc/socket.cc:64 -> 2");
+}
+
 TEST(ProcessLines, OfAnExceptionOnlyCudasOwnTextIsKept) {
   const std::vector<LogLine> rows = process_rows(
       "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/home/u/train.py\", line 42, in step\n"

@@ -14,6 +14,7 @@
 #include "analysis/order/set_up/transfer_errors.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
+#include "model/events/imported/nccl_return.h"
 #include "model/events/imported/process_report.h"
 #include "model/events/imported/torch_report.h"
 
@@ -178,7 +179,10 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
         found = true;
       } else if (const auto error = transfer_error_in(warning.text)) {
         transfers.push_back({who, &warning, *error});
-      } else if (!found) {
+      } else if (const auto returned = nccl_return_in(warning.text); returned && process.warnings.size() == 1) {
+        note_warning(who, fmt::format("a call of NCCL failed, {} ({})", nccl_error_text(*returned), warning.text),
+                     warned);
+      } else if (!found && !returned) {
         note_warning(who, warning.text, warned);
       }
     }

@@ -130,6 +130,14 @@ TEST(LogSetUp, AWarningNamesAllWhoPrintedIt) {
   golden::expect_text(fmt::format("{}", fmt::join(log.explained().notes, "\n")));
 }
 
+TEST(LogSetUp, AnErrorThatAFunctionReturnedIsNamedWhereNothingElseIs) {
+  SetUpLog log;
+  log.say(0, LogKind::kWarning, "misc/socket.cc:564 -> 2");
+  log.say(1, LogKind::kWarning, "misc/socket.cc:564 -> 2");
+  log.say(1, LogKind::kWarning, "Cuda failure 'invalid argument'");
+  golden::expect_text(fmt::format("{}", fmt::join(log.explained().notes, "\n")));
+}
+
 TEST(LogSetUp, TransfersThatFailed) {
   SetUpLog log;
   log.say(0, LogKind::kWarning,
