@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -288,50 +287,6 @@ TEST(NcclLog, NoLineIsLaterThanItsFile) {
   const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0].timestamp_ns, 1'777'975'200'400'000'000);
-}
-
-TEST(NcclLog, ARankIsTheWatchdogsOwn) {
-  EvidenceFolder folder;
-  const std::string two = set_up_lines(0) + set_up_lines(1);
-  const auto rank_of = [&](const std::string& line) {
-    const auto got = read({folder.write("a.log", two + line + "\n")});
-    const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
-    return lines.size() == 1 ? lines[0].rank : -1;
-  };
-  const std::string message = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31)";
-  EXPECT_EQ(rank_of("0: [E ProcessGroupNCCL.cpp:607] [Rank 3] " + message), 3);  // srun's label can number hosts
-  EXPECT_EQ(rank_of("0: [rank5]:[E ProcessGroupNCCL.cpp:607] [Rank 3] " + message), 5);
-  EXPECT_EQ(rank_of("[rank5]:[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + message), 5);
-  EXPECT_EQ(rank_of("[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + message), std::nullopt);  // of the group
-  EXPECT_EQ(rank_of("[E x] [PG ID 0 PG GUID 0(default_pg) Rank 6] " + message), 6);     // that group is the job
-  EXPECT_EQ(rank_of("7: [E x] " + message), std::nullopt);
-}
-
-std::string one_host_call(int device, int nranks) {
-  return fmt::format(
-      "alpha:{}:{} [{}] NCCL INFO AllGather: opCount 1f sendbuff 0x10 recvbuff 0x20 count 64 datatype 0 op 0 root 0 "
-      "comm 0x4{}00 [nranks={}] stream 0x30",
-      300 + device, 400 + device, device, device, nranks);
-}
-
-TEST(NcclLog, ADeviceIsARankOnlyWhereOneHostCanHaveAllRanks) {
-  EvidenceFolder folder;
-  const auto ranks_with = [&](int nranks, int processes) {
-    std::string text;
-    for (int device = 0; device < processes; ++device) {
-      text += fmt::format("{}\n", one_host_call(device, nranks));
-    }
-    std::vector<std::optional<int32_t>> ranks;
-    for (const Process& row : read({folder.write("a.log", text)})->source.processes().value()) {
-      ranks.push_back(row.rank);
-    }
-    std::ranges::sort(ranks);
-    return ranks;
-  };
-  using Ranks = std::vector<std::optional<int32_t>>;
-  EXPECT_EQ(ranks_with(3, 3), (Ranks{0, 1, 2}));
-  EXPECT_EQ(ranks_with(4, 3), (Ranks{0, 1, 2}));
-  EXPECT_EQ(ranks_with(6, 3), (Ranks{std::nullopt, std::nullopt, std::nullopt}));  // there is another host
 }
 
 std::string traceback_lines(std::string_view label, std::string_view last = "ValueError: secret 17") {
