@@ -313,7 +313,7 @@ Result<size_t> add_imported(EventSource& recorded, Report& report) {
   ST_TRY(add_inspector(recorded, report));
   ST_ASSIGN(const size_t errors_before, add_device_errors(recorded, report));
   ST_TRY(add_gpu_states(recorded, report));
-  ST_TRY(add_dumped_stacks(recorded, report.findings));
+  ST_TRY(add_dumped_stacks(recorded, report.findings, report.notes));
   ST_TRY(add_benchmarks(recorded, report));
   ST_TRY(add_profiles(recorded, report));
   ST_TRY(add_captures(recorded, report));
@@ -329,6 +329,7 @@ Result<ExplainResult> explain(EventSource& recorded, const ExplainOptions& optio
   EventSource& source = logged.empty() ? names.source() : measured;
   ExplainResult result;
   Report& report = result.report;
+  report.has_others_evidence = !logged.empty();
   ST_ASSIGN(report.losses, names.source().losses());
   ST_ASSIGN(Cluster cluster, Cluster::load(source));
   cluster.set_measured_clocks(options.measured_clocks);

@@ -49,6 +49,16 @@ std::optional<PythonFrame> native_from_text(std::string_view line) {
       .function = std::string(line.substr(0, open)), .file = std::string(file), .line = {}, .native = true};
 }
 
+/// Methods of dataclasses and the like, which were compiled from a text; a program given by `python -c` is "<string>",
+/// too.
+bool is_generated(const PythonFrame& frame) {
+  constexpr std::array<std::string_view, 4> kGenerated{"<frozen ", "<attrs generated", "<eval_with_key>",
+                                                       "<decorator-gen"};
+  const std::string_view function = std::string_view(frame.function).substr(frame.function.rfind('.') + 1);
+  return (frame.file == "<string>" && function.starts_with("__") && function.ends_with("__")) ||
+         std::ranges::any_of(kGenerated, [&](std::string_view begin) { return frame.file.starts_with(begin); });
+}
+
 std::string_view file_name(const PythonFrame& frame) { return base_name(frame.file); }
 
 }  // namespace
@@ -58,7 +68,7 @@ bool is_installed(const PythonFrame& frame) {
     return is_library_file(frame.file);
   }
   constexpr std::array<std::string_view, 3> kFolders{"/site-packages/", "/dist-packages/", "/lib/python3"};
-  return frame.file.starts_with("<frozen ") || std::ranges::any_of(kFolders, [&](std::string_view folder) {
+  return is_generated(frame) || std::ranges::any_of(kFolders, [&](std::string_view folder) {
            return frame.file.find(folder) != std::string::npos;
          });
 }

@@ -20,8 +20,8 @@ struct PythonFrame {
   bool operator==(const PythonFrame&) const = default;
 };
 
-/// True for installed code: packages, the standard library, and modules frozen into the interpreter; of native code
-/// that of libraries.
+/// True for installed code: packages, the standard library, modules frozen into the interpreter, and generated methods;
+/// of native code that of libraries.
 bool is_installed(const PythonFrame& frame);
 /// "main.<locals>.step" → "step"
 std::string_view short_function(const PythonFrame& frame);

@@ -32,6 +32,12 @@ TEST(PythonFrames, TheLocationIsTheInnermostOfTheProgramItself) {
   const std::vector<PythonFrame> none_own{kFrozen, kReduce};
   EXPECT_EQ(*location_in(none_own).own, kFrozen);
   EXPECT_EQ(location_in({}).own, nullptr);
+  const PythonFrame generated{"Config.__init__", "<string>", 7};  // of a dataclass
+  const std::vector<PythonFrame> made{kReduce, generated, kStep};
+  EXPECT_EQ(*location_in(made).own, kStep);
+  const PythonFrame given{"step", "<string>", 2};  // python -c
+  const std::vector<PythonFrame> command{kReduce, given};
+  EXPECT_EQ(*location_in(command).own, given);
 }
 
 TEST(PythonFrames, WhoWaitsForWorkers) {

@@ -21,6 +21,7 @@
 #include "import/lines.h"
 #include "import/nccl_inspector/record.h"
 #include "import/nccl_log/log_text.h"
+#include "import/nccl_log/torchrun.h"
 #include "import/nccl_log/tracebacks.h"
 #include "import/nccl_ras/report.h"
 #include "import/nccl_tests/json_report.h"
@@ -29,6 +30,7 @@
 #include "import/packet_capture/packets.h"
 #include "import/py_spy/dump.h"
 #include "import/word_search.h"
+#include "model/events/imported/process_report.h"
 #include "model/events/imported/torch_report.h"
 #include "model/json/autopsy_result.h"
 
@@ -105,14 +107,15 @@ bool is_log_line(std::string_view text) {
     return false;  // the head of a report of NCCL's RAS
   }
   return (read.level != LogText::Level::kNone && (!read.host.empty() || read.level == LogText::Level::kVersion)) ||
-         is_timeout(text) || read_torch_report(text) || is_ranks_traceback(text);
+         is_nameless_warning(read) || is_timeout(text) || read_torch_report(text) || is_ranks_traceback(text) ||
+         read_process_report(text) || is_torchrun_failure(text);
 }
 
 // A single line that looks like the kernel's may have any origin.
 constexpr size_t kKernelLines = 8;
 
 /// What lines of NCCL, and of PyTorch's watchdog, checks and tracebacks have, and few others.
-constexpr std::array<std::string_view, 15> kLogWords{"NCCL INFO",
+constexpr std::array<std::string_view, 21> kLogWords{"NCCL INFO",
                                                      "NCCL WARN",
                                                      "NCCL TRACE",
                                                      "NCCL CALL",
@@ -126,10 +129,17 @@ constexpr std::array<std::string_view, 15> kLogWords{"NCCL INFO",
                                                      "Detected mismatch between collectives",
                                                      "did not receive grad for rank",
                                                      "to pass monitoredBarrier",
+                                                     "watchdog got stuck for ",
+                                                     "thread terminated with exception: ",
+                                                     "what():  CUDA error: ",
+                                                     "Connection closed by remote peer ",
+                                                     "failed (exitcode: ",
+                                                     "Root Cause (first observed failure)",
                                                      "Traceback (most recent call last)"};
 constexpr std::array<std::string_view, 1> kTestWords{"nThread "};
-constexpr std::array<std::string_view, 5> kKernelWords{
-    "NVRM: Xid (", "SXid (PCI:", "PCIe Bus Error: severity=", "DPC: containment event", "Killed process "};
+constexpr std::array<std::string_view, 10> kKernelWords{
+    "NVRM: Xid (", "SXid (PCI:",         "PCIe Bus Error: severity=", "DPC: containment event", "Killed process ",
+    "fallen off",  "Kernel panic - not", "GPU reset begin",           "signaled seq=",          "mlx5_core "};
 constexpr std::array<std::string_view, 1> kPySpyWords{"\"MainThread\""};
 constexpr std::array<std::string_view, 1> kRasWords{"Communicators... ("};
 constexpr std::array<std::string_view, 1> kSmiWords{"NVSMI LOG"};

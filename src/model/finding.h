@@ -237,6 +237,7 @@ struct Report {
   int64_t failed_ranks = 0;                  // ranks whose processes failed although no finding is about them
   std::vector<std::string> notes;            // limits of the findings: clock error, missing ranks, ...
   bool ends_unknown = false;  // calls have no ends, as in a log: without findings, nothing is known to be healthy
+  bool has_others_evidence = false;  // logs, dumps or reports that others made: without a collective they may show much
   std::vector<ComparedClock> clocks;         // of several nodes; empty with one
   std::vector<BenchmarkSummary> benchmarks;  // runs of benchmarks whose output was given
   std::vector<ProfileSummary> profiles;      // traces of profilers that were given, by rank

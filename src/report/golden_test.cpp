@@ -183,6 +183,10 @@ TEST(ReportGolden, Text) {
   expect_golden("sick_colour.txt", report_to_text(sick_report(), {.colour = true}));
   expect_golden("unknown.txt", report_to_text(unknown_report()));
   expect_golden("nothing.txt", report_to_text(Report{}));
+  Report warned;
+  warned.has_others_evidence = true;
+  warned.notes = {"rank 3 warned: NET/IB : Got async event : port error"};
+  expect_golden("notes_alone.txt", report_to_text(warned));
   expect_golden("failed_ranks.txt", report_to_text(failed_ranks_report()));
   expect_golden("ended_job.txt", report_to_text(ended_job_report()));
   expect_golden("window.txt", report_to_text(part_of_sick_report()));

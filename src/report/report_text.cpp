@@ -206,6 +206,10 @@ std::string verdict_without_findings(const Page& page, const Report& report) {
   if (report.collectives == 0 && !given.empty()) {
     return page.paint(fmt::format("{}", fmt::join(given, ", ")), kBold) + ".";
   }
+  if (report.collectives == 0 && report.has_others_evidence && !report.notes.empty()) {
+    return fmt::format("{} no collective was recorded; the notes have what the evidence shows.",
+                       page.paint("No finding:", kBold));
+  }
   if (report.judged == 0) {
     return fmt::format(
         "{} {}.", page.paint("Nothing to judge:", kBold),

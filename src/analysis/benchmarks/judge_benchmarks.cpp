@@ -50,6 +50,7 @@ struct Run {
   std::map<SeriesKey, Curve> curves;
   std::vector<std::string> wrong;  // texts
   double busbw_per_algbw = 0;      // which test it is, where the output does not say
+  bool moves_nothing = false;      // all results have a time, and a bus bandwidth of 0
   BenchmarkSummary summary;
 };
 
@@ -86,7 +87,8 @@ void take(Run& run, const BenchmarkResult& row) {
   summary.smallest_bytes = summary.results == 0 ? row.bytes : std::min(summary.smallest_bytes, row.bytes);
   summary.largest_bytes = std::max(summary.largest_bytes, row.bytes);
   ++summary.results;
-  if (row.busbw_gbs > summary.peak_busbw_gbs) {
+  run.moves_nothing = (summary.results == 1 || run.moves_nothing) && row.busbw_gbs == 0 && row.algbw_gbs > 0;
+  if (row.busbw_gbs > summary.peak_busbw_gbs || summary.results == 1) {
     summary.peak_busbw_gbs = row.busbw_gbs;
     summary.peak_bytes = row.bytes;
     run.busbw_per_algbw = row.algbw_gbs > 0 ? row.busbw_gbs / row.algbw_gbs : 0;
@@ -101,6 +103,12 @@ void take(Run& run, const BenchmarkResult& row) {
 
 void add_failures(Run& run) {
   BenchmarkSummary& summary = run.summary;
+  if (run.moves_nothing) {
+    summary.remarks.emplace_back(
+        "the bus bandwidth of each result is 0: the test had 1 rank, which transfers nothing; if mpirun or srun "
+        "started "
+        "several, nccl-tests was built without MPI=1, and each process was a test of its own");
+  }
   summary.failed = run.row.failed || summary.wrong_results > 0;
   RemarkList remarks(summary.remarks);
   for (std::string& text : run.wrong) {

@@ -52,7 +52,7 @@ Report explained(const std::vector<TestRun>& runs) {
       result.reduce_op = "sum";
       result.time_us = (12 + static_cast<double>(result.bytes) / 200'000) * run.slower * run.factor(power);
       result.algbw_gbs = static_cast<double>(result.bytes) / result.time_us / 1000;
-      result.busbw_gbs = result.algbw_gbs * 1.75;
+      result.busbw_gbs = result.algbw_gbs * 2 * (run.ranks - 1) / run.ranks;
       result.wrong = power == run.wrong_at ? 4096 : 0;
       result.line = power + 10;
       source.accept(result);
@@ -74,6 +74,16 @@ TEST(Benchmarks, ARunAloneIsNotJudged) {
   EXPECT_EQ(report.health(), std::nullopt);
   EXPECT_TRUE(report.findings.empty());
   EXPECT_TRUE(report.notes.empty()) << fmt::format("{}", fmt::join(report.notes, "\n"));
+}
+
+TEST(Benchmarks, OneRankTransfersNothing) {
+  TestRun alone;
+  alone.ranks = 1;
+  alone.hosts = "node0";
+  const Report report = explained({alone});
+  ASSERT_EQ(report.benchmarks.size(), 1U);
+  EXPECT_GT(report.benchmarks[0].peak_bytes, 0);
+  golden::expect_text(fmt::format("{}", fmt::join(report.benchmarks[0].remarks, "\n")));
 }
 
 TEST(Benchmarks, WrongElementsAreAFailure) {

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "analysis/devices/device_log.h"
-#include "analysis/devices/xid_catalogue.h"
+#include "analysis/devices/message_meaning.h"
 #include "analysis/thresholds/devices.h"
 #include "base/clock.h"
 #include "base/text.h"
@@ -20,46 +20,6 @@ namespace {
 constexpr size_t kLongestQuote = 200;
 constexpr size_t kNamesListed = 8;
 constexpr size_t kOthersListed = 4;
-
-constexpr XidMeaning kPcieError{0, XidClass::kDevice, "a transfer was lost",
-                                "look at the device's slot, riser and cable, and at lspci -vvv for the state of its "
-                                "link; restart the node, and have the device replaced if it comes back"};
-constexpr XidMeaning kSwitchError{0, XidClass::kDevice, "fatal error of an NVSwitch",
-                                  "look at the fabric manager's log on this node, restart the node, and have the board "
-                                  "replaced if it comes back"};
-constexpr XidMeaning kNothingLost{0, XidClass::kNotice, "nothing was lost", ""};
-
-XidMeaning meaning_of(const KernelMessage& message) {
-  switch (message.kind) {
-    case KernelMessageKind::kXid: {
-      XidMeaning meaning = meaning_of_xid(message.code.value_or(0));
-      if (meaning.may_be_nonfatal && message.text.contains("Nonfatal")) {
-        meaning.who = XidClass::kNotice;
-      }
-      return meaning;
-    }
-    case KernelMessageKind::kSxid:
-      return message.text.contains(", Fatal") ? kSwitchError : kNothingLost;
-    case KernelMessageKind::kPcieUncorrected:
-      return kPcieError;
-    default:
-      return kNothingLost;
-  }
-}
-
-/// "Xid 79", "SXid 24007", "a PCIe error"
-std::string name_of(const KernelMessage& message) {
-  switch (message.kind) {
-    case KernelMessageKind::kXid:
-      return fmt::format("Xid {}", message.code.value_or(0));
-    case KernelMessageKind::kSxid:
-      return fmt::format("SXid {}", message.code.value_or(0));
-    case KernelMessageKind::kPcieUncorrected:
-      return "an uncorrected PCIe error";
-    default:
-      return std::string(to_text(message.kind));
-  }
-}
 
 /// Devices of one host with one error, which may have one reason: a switch, a link's other end, the board.
 struct Failure {
@@ -150,10 +110,13 @@ class Judge {
   }
 
   static std::string devices_text(const Failure& failure) {
-    const KernelMessageKind kind = failure.messages.front()->kind;
-    const std::string_view what = kind == KernelMessageKind::kXid    ? "GPU"
-                                  : kind == KernelMessageKind::kSxid ? "NVSwitch"
-                                                                     : "device";
+    const std::string_view what = subject_of(*failure.messages.front());
+    if (what.empty()) {
+      return fmt::format("the kernel of {}", failure.host);
+    }
+    if (failure.devices.size() == 1 && failure.devices.front()->device.empty()) {
+      return fmt::format("a {} of {}", what, failure.host);
+    }
     std::vector<std::string_view> names;
     for (size_t i = 0; i < failure.devices.size() && i < kNamesListed; ++i) {
       names.push_back(failure.devices[i]->device);
@@ -301,8 +264,9 @@ class Judge {
         break;
       }
       const auto& [host, device, name] = key;
-      report_.notes.push_back(fmt::format("kernel log of {}: {} of {}, which is no finding by itself", host,
-                                          count == 1 ? name : fmt::format("{} times {}", count, name), device));
+      report_.notes.push_back(fmt::format("kernel log of {}: {}{}, which is no finding by itself", host,
+                                          count == 1 ? name : fmt::format("{} times {}", count, name),
+                                          device.empty() ? "" : " of " + device));
     }
     if (!others_ended_.empty()) {
       const size_t count = std::min(others_ended_.size(), kNamesListed);
@@ -319,10 +283,11 @@ class Judge {
     if (!logs_.silent().empty()) {
       const auto& silent = logs_.silent();
       const size_t count = std::min(silent.size(), kNamesListed);
-      report_.notes.push_back(
-          fmt::format("kernel log of {}{}: nothing on GPUs, PCIe errors or lack of memory",
-                      fmt::join(silent.begin(), silent.begin() + static_cast<std::ptrdiff_t>(count), ", "),
-                      count < silent.size() ? ", ..." : ""));
+      report_.notes.push_back(fmt::format(
+          "kernel log of {}{}: no Xid or SXid, no reset of an AMD GPU, no PCIe error, no failure of an mlx5 "
+          "adapter, no panic, and no process that was ended for lack of memory; other messages are not read",
+          fmt::join(silent.begin(), silent.begin() + static_cast<std::ptrdiff_t>(count), ", "),
+          count < silent.size() ? ", ..." : ""));
     }
   }
 

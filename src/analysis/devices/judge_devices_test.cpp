@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -132,6 +133,40 @@ TEST(DeviceErrors, ThoseOfProgramsAreNotCalledBrokenHardware) {
     EXPECT_EQ(meaning_of_xid(number).who, XidClass::kConsequence);
   }
   EXPECT_EQ(meaning_of_xid(999).who, XidClass::kUndecided);
+}
+
+TEST(DeviceErrors, AnErrorThatFollowsNamesTheOneBefore) {
+  Incident incident;
+  incident.kernel(kXid, 45, kGpu, kPid,
+                  "NVRM: Xid (PCI:0000:3b:00): 45, pid=4711, name=python3, Ch 00000001 caused by previous Xid 148");
+  const Report report = incident.explained();
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].culprit->rank, 3);
+  expect_golden_text("device_error: an Xid that is only named by the next", report.findings[0]);
+}
+
+TEST(DeviceErrors, OfOtherDriversAndTheHost) {
+  constexpr auto kOther = KernelMessageKind::kOther;
+  const auto finding_of = [&](std::string device, std::string text) {
+    Incident incident;
+    incident.kernel(kOther, 0, std::move(device), 0, std::move(text));
+    const Report report = incident.explained();
+    EXPECT_EQ(report.findings.size(), 1U);
+    return report.findings.empty() ? Finding() : report.findings[0];
+  };
+  expect_golden_text("device_error: a reset of an AMD GPU",
+                     finding_of("0000:c1:00.0", "amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!"));
+  expect_golden_text("device_error: a time-out of an AMD GPU",
+                     finding_of("", "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring sdma0 timeout, signaled seq=1"));
+  expect_golden_text(
+      "device_error: a network adapter",
+      finding_of("0000:5e:00.0", "mlx5_core 0000:5e:00.0: poll_health:800:(pid 0): Fatal error 3 detected"));
+  expect_golden_text("device_error: a panic", finding_of("", "Kernel panic - not syncing: Fatal exception"));
+  Incident links;  // as at a restart
+  links.kernel(kOther, 0, "0000:5e:00.0", 0, "mlx5_core 0000:5e:00.0 ens1np0: Link down");
+  const Report report = links.explained();
+  EXPECT_TRUE(report.findings.empty());
+  golden::expect_text(fmt::format("{}", fmt::join(report.notes, "\n")));
 }
 
 TEST(DeviceErrors, WhatLostNothingIsANote) {

@@ -2,12 +2,16 @@
 // Where the ranks of a finding were in their program.
 #include "analysis/findings/python_locations.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "analysis/explain.h"
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/slow_job.h"
 #include "analysis/thresholds/bounds.h"
+#include "model/events/imported_evidence.h"
+#include "model/memory_source.h"
 #include "tests/support/golden_text.h"
 
 namespace stalltrace::analysis {
@@ -284,6 +288,30 @@ TEST(PythonLocations, ALateRankWasThere) {
   const Finding finding = only(source);
   expect_culprit(finding, Cause::kLateRank, 1);
   golden::expect_text(finding.summary);
+}
+
+/// A dump alone: the location of most main threads comes last.
+TEST(DumpedStacks, MainThreadsAtOneLocationAreOneNote) {
+  MemorySource source;
+  Node node{.node_id = 1, .name = "dump.txt", .agent_version = "py_spy", .started_ns = 5};
+  node.missing_evidence = fmt::format("{} {}", kLacksDurations, kLacksCalls);
+  source.accept(node);
+  source.accept(Stack{7, "all_reduce (distributed.py:20)\nstep (train.py:88)"});
+  source.accept(Stack{8, "read (data.py:3)\nstep (train.py:80)"});
+  for (const int32_t pid : {811, 812, 813}) {
+    PythonStack row{.node_id = 1, .timestamp_ns = 5, .pid = pid, .rank_pid = pid};
+    row.tid = pid;
+    row.stack_id = pid == 812 ? 8 : 7;
+    source.accept(row);
+    row.tid = pid + 100;
+    row.stack_id = 8;
+    source.accept(row);
+  }
+  const auto result = explain(source);
+  ASSERT_TRUE(result);
+  EXPECT_TRUE(result->report.findings.empty());
+  EXPECT_TRUE(result->report.has_others_evidence);
+  golden::expect_text(fmt::format("{}", fmt::join(result->report.notes, "\n")));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "analysis/thresholds/causes.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
+#include "model/events/imported/nccl_return.h"
 
 namespace stalltrace::analysis {
 namespace {
@@ -111,7 +112,7 @@ class ErrorJudge {
                                   ? rank_text(newest_, *one.comm, *one.rank)
                                   : fmt::format("{} of communicator {}, which RAS does not name",
                                                 count_of(one.members, "rank"), format_hash(one.comm->hash));
-      finding.evidence.push_back(line_of(newest_, fmt::format("{}: {}", who, ras_error_text(one.error)), one.members));
+      finding.evidence.push_back(line_of(newest_, fmt::format("{}: {}", who, nccl_error_text(one.error)), one.members));
     }
   }
 
@@ -135,7 +136,7 @@ class ErrorJudge {
     finding.summary = fmt::format(
         "{} {}; RAS does not show why.",
         one ? fmt::format("{}: NCCL reported \"{}\"", capitalised(rank_text(newest_, *first->comm, *first->rank)),
-                          ras_error_text(first->error))
+                          nccl_error_text(first->error))
             : fmt::format("NCCL failed on {}", count_of(ranks_of(failed), "rank")),
         set_up ? "while a communicator was set up" : "while the job ran");
     add_evidence(failed, finding);

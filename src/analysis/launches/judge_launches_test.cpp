@@ -177,6 +177,16 @@ TEST(Launches, RanksThatAreNotNamed) {
   others.launched = {{"AllReduce", 6650}};
   behind.add(others);
   expect_nothing(behind.explained());
+
+  Reports ahead;  // the smaller side is named: the others are all but these
+  ahead.begin();
+  others.members = 6;
+  others.launched = {{"AllReduce", 6649}};
+  ahead.add(others);
+  for (const int32_t rank : {4, 5}) {
+    ahead.add(Reports::rank(rank, {{"AllReduce", 6650}}));
+  }
+  expect_nothing(ahead.explained());
 }
 
 TEST(Launches, OneRankCallsMoreThanTheOthers) {

@@ -101,6 +101,19 @@ class NumberJudge {
     return nullptr;
   }
 
+  /// The report names the smaller side: those that are ahead.
+  [[nodiscard]] std::string unnamed_text(const RasComm& comm, const LaunchDifference& difference) const {
+    const LaunchGap& gap = difference.gaps.front();
+    const std::string numbers = fmt::format("they launched {}, the others {}", launches_text(gap.behind, gap.operation),
+                                            launches_text(gap.next, gap.operation));
+    const std::string who =
+        difference.unnamed_away == 1 ? "1 rank is behind" : fmt::format("{} ranks are behind", difference.unnamed_away);
+    return std::ssize(difference.named_came) != difference.came
+               ? fmt::format("{}, which RAS does not name ({}): ask for JSON or for \"verbose status\"", who, numbers)
+               : fmt::format("{} ({}): all but {}; one report does not show that the job stands still", who, numbers,
+                             names_of(newest_, comm, difference.named_came));
+  }
+
   void judge_difference(const RasComm& comm, const LaunchDifference& difference) {
     if (comm.leaving) {
       return note(comm, "its ranks are taking it down: numbers of launches are not judged");
@@ -112,10 +125,7 @@ class NumberJudge {
       return add_mismatch(comm, difference);
     }
     if (difference.unnamed_away > 0 || difference.away.empty()) {
-      return note(
-          comm, fmt::format(
-                    "{} behind, which RAS does not name: ask for JSON or for \"verbose status\"",
-                    difference.unnamed_away == 1 ? "1 rank is" : fmt::format("{} ranks are", difference.unnamed_away)));
+      return note(comm, unnamed_text(comm, difference));
     }
     const int64_t away = std::ssize(difference.away);
     const bool minority = away < difference.came || (away == 1 && difference.came == 1);

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 #include "analysis/rank_numbers.h"
 #include "base/text.h"
 
@@ -51,14 +49,6 @@ Operation launched_operation(std::string_view name) {
     }
   }
   return Operation::kGroup;
-}
-
-std::string_view ras_error_text(int32_t error) {
-  constexpr std::array<std::string_view, 7> kErrors{
-      "success",          "unhandled CUDA error", "system error",        "internal error",
-      "invalid argument", "invalid usage",        "remote process error"};
-  return error >= 0 && static_cast<size_t>(error) < kErrors.size() ? kErrors[static_cast<size_t>(error)]
-                                                                   : "an error that this version does not know";
 }
 
 Culprit culprit_of(const RasReportView& report, const RasComm& comm, const RasRank& rank) {

@@ -36,8 +36,6 @@ std::string launches_text(uint64_t count, std::string_view operation);
 Operation launched_operation(std::string_view name);
 
 inline constexpr int32_t kRemoteError = 6;  // ncclRemoteError: what failed is another process
-/// The words of ncclGetErrorString for numbers of ncclResult_t.
-std::string_view ras_error_text(int32_t error);
 
 Culprit culprit_of(const RasReportView& report, const RasComm& comm, const RasRank& rank);
 /// Of the report's time.

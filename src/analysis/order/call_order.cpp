@@ -87,6 +87,7 @@ class Reader {
       return;
     }
     ++out_.calls;
+    out_.pairs += is_point_to_point(row.op) ? 1 : 0;
     out_.first_ns = out_.first_ns == 0 ? row.timestamp_ns : std::min(out_.first_ns, row.timestamp_ns);
     out_.last_call_ns = std::max({out_.last_call_ns, row.timestamp_ns, row.end_ns().value_or(0)});
     out_.last_ns = std::max(out_.last_ns, out_.last_call_ns);

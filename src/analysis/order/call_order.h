@@ -87,6 +87,7 @@ struct OrderEvidence {
   std::vector<Timeout> timeouts;
   std::map<int64_t, std::string> stacks;
   int64_t calls = 0;        // that move data
+  int64_t pairs = 0;        // of them Sends and Recvs
   int64_t unplaced = 0;     // collectives without a number
   bool ends_known = false;  // some calls' ends are known
   bool timed = true;        // all calls have a time

@@ -10,8 +10,9 @@
 
 #include "analysis/order/judge_order.h"
 #include "analysis/order/judge_raised.h"
-#include "analysis/order/log_set_up.h"
 #include "analysis/order/message_sizes.h"
+#include "analysis/order/processes/process_reports.h"
+#include "analysis/order/set_up/log_set_up.h"
 #include "analysis/order/torch_reports.h"
 #include "analysis/order/watchdog/judge_watchdog.h"
 #include "analysis/rank_numbers.h"
@@ -38,20 +39,27 @@ void note_unshown_ranks(const OrderEvidence& evidence, Report& report) {
     return;
   }
   std::set<int32_t> shown;
+  int64_t unnumbered = 0;  // of which rank they are is not known
   for (const CallOrder& member : largest->members) {
-    if (!member.rank || member.count == 0) {
-      continue;
+    if (member.rank) {
+      shown.insert(*member.rank);
+    } else {
+      ++unnumbered;
     }
-    shown.insert(*member.rank);
   }
   const MissingRanks missing(shown, largest->nranks);
-  if (missing.empty()) {
+  const int64_t count = missing.count() - unnumbered;
+  if (count <= 0) {
     return;
   }
   const bool dumps = evidence.ends_known;
-  report.notes.push_back(fmt::format("no {} of {}{}", dumps ? "dump" : "log", missing.text(),
-                                     dumps ? ": a rank that died writes none, so that the culprit may be among them"
-                                           : ": what happened there is not known"));
+  const std::string_view what = dumps ? "dump" : "log";
+  const std::string_view why = dumps ? "a rank that died writes none, so that the culprit may be among them"
+                                     : "what happened there is not known";
+  report.notes.push_back(unnumbered == 0
+                             ? fmt::format("no {} of {}: {}", what, missing.text(), why)
+                             : fmt::format("no {} of {} of {} ranks, and which ones these are is not known: {}", what,
+                                           count, largest->nranks, why));
 }
 
 void note_limits(const OrderEvidence& evidence, Report& report) {
@@ -67,6 +75,11 @@ void note_limits(const OrderEvidence& evidence, Report& report) {
     report.notes.emplace_back(
         "calls have no times in the log: only the order of each rank's calls is known, and times shown here number the "
         "lines");
+  }
+  if (evidence.pairs > 0) {
+    report.notes.push_back(
+        fmt::format("{} of {} calls are Sends and Recvs: not judged, since not every rank makes them", evidence.pairs,
+                    evidence.calls));
   }
   if (evidence.unplaced > 0) {
     report.notes.push_back(
@@ -103,6 +116,7 @@ Status add_order(EventSource& ordered, EventSource& recorded, Report& report) {
   std::ranges::move(warnings.findings, std::back_inserter(verdicts.findings));
   ST_TRY(add_torch_reports(ordered, verdicts.findings));
   ST_TRY(add_raised(ordered, verdicts.findings, verdicts.notes));
+  ST_TRY(add_process_reports(ordered, verdicts.findings, verdicts.notes));
   if (std::ranges::all_of(verdicts.findings, is_unknown)) {
     ST_ASSIGN(std::optional<Finding> sizes, judge_message_sizes(ordered));
     if (sizes) {

@@ -41,8 +41,11 @@ class CommJudge {
       return;
     }
     Mismatched mismatch = find_mismatch(evidence_, comm_, members);
-    if (mismatch.misaligned) {
-      return note("their calls do not fit together from the first one on: numbers of calls are not comparable here");
+    if (!mismatch.misaligned.empty()) {
+      return note(
+          fmt::format("their calls differ from the first one on ({}): either ranks entered different calls, or "
+                      "the numbers of calls are not comparable here",
+                      mismatch.misaligned));
     }
     if (mismatch.finding) {
       out_.findings.push_back(std::move(*mismatch.finding));

@@ -33,6 +33,7 @@ struct LoggedJob {
   std::function<bool(int)> left = [](int) { return false; };
   bool timed = false;
   bool named = true;
+  bool known = true;  // which rank a process is
   std::vector<Collective> more;
   std::vector<LogLine> lines;
   TimeWindow window;
@@ -47,7 +48,7 @@ struct LoggedJob {
     row.timestamp_ns = time_ns(number);
     row.completion = Completion::kUnobserved;
     row.seq = number;
-    row.rank = rank;
+    row.rank = known ? std::optional(rank) : std::nullopt;
     row.nranks = ranks;
     row.comm_id_hash = hash;
     row.comm_ptr = hash * 16 + static_cast<uint64_t>(rank);
@@ -71,7 +72,7 @@ struct LoggedJob {
       row.missing_evidence = std::string(kLacksDurations) + (timed ? "" : " " + std::string(kLacksTimes));
       source.accept(row);
       Process process{.node_id = node(rank), .pid = 100 + rank, .start_ns = kOriginNs};
-      process.rank = rank;
+      process.rank = known ? std::optional(rank) : std::nullopt;
       source.accept(process);
       for (int64_t number = 0; number <= last(rank); ++number) {
         Collective one = call(rank, number);
@@ -81,7 +82,7 @@ struct LoggedJob {
       Communicator comm{.node_id = node(rank), .pid = 100 + rank, .comm_ptr = call(rank, 0).comm_ptr};
       comm.comm_id_hash = kWorld;
       comm.nccl_comm_hash = named ? kWorld : 0;
-      comm.rank = rank;
+      comm.rank = known ? std::optional(rank) : std::nullopt;
       comm.nranks = ranks;
       comm.created_ns = kOriginNs;
       if (left(rank)) {
@@ -134,6 +135,12 @@ void expect_missing(const Report& report, std::optional<int32_t> rank, Severity 
   EXPECT_EQ(finding.culprit.value_or(Culprit{}).rank, rank);
   EXPECT_EQ(finding.severity, severity) << finding.summary;
   EXPECT_DOUBLE_EQ(finding.confidence, confidence) << finding.summary;
+}
+
+TEST(CallOrder, LogsWhoseRanksAreNotKnownAreNotMissing) {
+  LoggedJob job{.ranks = 8, .shown = 3};
+  job.known = false;
+  expect_nothing(job.explain());
 }
 
 TEST(CallOrder, NoRankIsBehind) {

@@ -14,10 +14,12 @@
 #include <utility>
 
 #include "analysis/evidence/raised_exceptions.h"
+#include "analysis/order/processes/take_over.h"
 #include "analysis/rank_numbers.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
 #include "model/events/imported/logged_exception.h"
+#include "model/events/imported/process_report.h"
 #include "model/events/imported/watchdog_report.h"
 #include "model/events/imported_evidence.h"
 
@@ -64,6 +66,12 @@ void bound(Printed& line, const std::vector<Printed>& others) {
       line.until_ns = std::min(line.until_ns.value_or(*other.since_ns), *other.since_ns);
     }
   }
+}
+
+/// PyTorch's watchdog reported that communication failed, not that it lasts.
+bool is_error_of_nccl(const LogLine& row) {
+  const auto report = row.kind == LogKind::kWarning ? read_process_report(row.text) : std::nullopt;
+  return report && (report->kind == ProcessReport::Kind::kNcclError || report->kind == ProcessReport::Kind::kPeerGone);
 }
 
 struct Raised {
@@ -137,7 +145,8 @@ class Judge {
     std::set<std::pair<NodeId, int32_t>> raising;
     std::vector<Printed> timed;
     ST_TRY(source_.log_lines({}, [&](const LogLine& row) {
-      if (!row.rank || (row.kind != LogKind::kException && row.kind != LogKind::kTimeout)) {
+      const bool failed = row.kind == LogKind::kTimeout || is_error_of_nccl(row);
+      if (!row.rank || (row.kind != LogKind::kException && !failed)) {
         return;
       }
       const std::optional<int64_t> time_ns = time_in_watchdog_line(row.text, row.timestamp_ns);
@@ -151,7 +160,7 @@ class Judge {
         return;
       }
       timed.push_back(printed);
-      if (row.kind == LogKind::kTimeout || !raising.contains({row.node_id, row.pid})) {  // else it is what came next
+      if (failed || !raising.contains({row.node_id, row.pid})) {  // else it is what came next
         failures_of_[printed.rank].push_back(printed);
         failures_.push_back(std::move(printed));
       }
@@ -271,32 +280,12 @@ class Judge {
                                                                : first.exception.location;
     finding.remedy = fmt::format("look at {}, which raised {}; its message is behind line {} of {}", where,
                                  first.exception.type, first.printed.line, printable(first.printed.file));
-    take_over(firsts, finding);
+    std::set<int32_t> ranks;
+    for (const Raised* one : firsts) {
+      ranks.insert(one->printed.rank);
+    }
+    take_over_waiting(ranks, findings_, finding);
     findings_.insert(findings_.begin(), std::move(finding));
-  }
-
-  /// What the others waited for is the rank that ended.
-  void take_over(const std::vector<const Raised*>& firsts, Finding& finding) {
-    std::erase_if(findings_, [&](Finding& other) {
-      const bool of_first = other.culprit && std::ranges::any_of(firsts, [&](const Raised* one) {
-                              return other.culprit->rank == one->printed.rank;
-                            });
-      const bool follows = (other.cause == Cause::kMissingCollective && (of_first || !other.culprit)) ||
-                           (other.cause == Cause::kUnknown && (of_first || !other.culprit));
-      if (other.culprit && !finding.culprit) {
-        return false;  // it names a rank, this finding names none
-      }
-      if (follows) {
-        finding.evidence.push_back({"log_line", 1, other.summary, {}});
-        finding.stall_ms = std::max(finding.stall_ms, other.stall_ms);
-        finding.op = finding.collectives_affected > 0 ? finding.op : other.op;
-        finding.comm_id_hash = finding.comm_id_hash != 0 ? finding.comm_id_hash : other.comm_id_hash;
-        finding.collectives_affected = std::max(finding.collectives_affected, other.collectives_affected);
-        finding.window = {std::min(finding.window.from_ns, other.window.from_ns),
-                          std::max(finding.window.to_ns, other.window.to_ns)};
-      }
-      return follows;
-    });
   }
 
   EventSource& source_;

@@ -71,6 +71,17 @@ std::string names_of_voters(const OrderEvidence& evidence, const Voters& members
   return text;
 }
 
+/// "rank 0: AllReduce of 1024 elements; rank 2: AllGather of 64 elements"
+std::string sides_text(const OrderEvidence& evidence, const Vote& vote) {
+  constexpr size_t kMostSides = 3;
+  std::string text;
+  for (size_t i = 0; i < std::min(vote.sides.size(), kMostSides); ++i) {
+    text += fmt::format("{}{}: {}", i == 0 ? "" : "; ", names_of_voters(evidence, vote.sides[i].second),
+                        signature_text(vote.sides[i].first));
+  }
+  return text + (vote.sides.size() > kMostSides ? "; ..." : "");
+}
+
 Finding finding_of(const OrderEvidence& evidence, const CommOrder& comm, const Vote& vote, int64_t agreed) {
   Finding finding{.cause = Cause::kMismatchedCollective, .severity = Severity::kCritical};
   finding.confidence = !comm.named || agreed == 0 ? kOrderAloneConfidence : kLeftConfidence;
@@ -137,10 +148,12 @@ Mismatched find_mismatch(const OrderEvidence& evidence, const CommOrder& comm, c
   if (!first) {
     return result;
   }
-  // Numbers that mean different things make everything differ from the first one on; so does a difference at the very
-  // beginning, which can be distinguished only at the first call of all.
-  result.misaligned = agreed == 0 && differing > 1 && first->number != 0;
-  if (!result.misaligned) {
+  // Numbers that mean different things make everything differ from the first one on, however many calls there are; so
+  // does a difference at the very beginning, which can be distinguished only at the first call of all. PyTorch's own
+  // numbers, of dumps, count alike on all ranks.
+  if (agreed == 0 && first->number != 0 && (!evidence.ends_known || differing > 1)) {
+    result.misaligned = fmt::format("0x{:x}: {}", static_cast<uint64_t>(first->number), sides_text(evidence, *first));
+  } else {
     result.finding = finding_of(evidence, comm, *first, agreed);
   }
   return result;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "analysis/order/call_order.h"
@@ -11,7 +12,8 @@
 namespace stalltrace::analysis {
 
 struct Mismatched {
-  bool misaligned = false;  // nothing agrees: the numbers do not mean the same
+  std::string
+      misaligned;  // nothing agrees, so that numbers may not mean the same: the first calls; empty: it is not so
   std::optional<Finding> finding;
 };
 

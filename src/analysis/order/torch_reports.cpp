@@ -149,8 +149,18 @@ class Reader {
     for (size_t i = 0; i < std::min<size_t>(by_size.size(), 3); ++i) {
       texts.push_back(fmt::format("{} {}", ranks_text(by_size[i]), text_of(*prints.at(by_size[i].front()))));
     }
-    finding.summary = fmt::format("Ranks{} entered different collectives under one number: {}.",
-                                  in_job ? "" : " of a process group", fmt::join(texts, "; "));
+    const bool one_number = std::ranges::all_of(
+        prints, [&](const auto& one) { return one.second->number == prints.begin()->second->number; });
+    if (!one_number) {
+      finding.confidence = kOrderAloneConfidence;
+      finding.evidence.push_back({"log_line",
+                                  0,
+                                  "their numbers differ: a rank is behind, or took another path through the program, "
+                                  "earlier than this call",
+                                  {}});
+    }
+    finding.summary = fmt::format("Ranks{} entered different collectives {}: {}.", in_job ? "" : " of a process group",
+                                  one_number ? "under one number" : "at one time", fmt::join(texts, "; "));
     finding.remedy = kCompareCode;
     findings_.push_back(std::move(finding));
   }

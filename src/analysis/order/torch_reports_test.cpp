@@ -62,6 +62,16 @@ TEST(TorchReports, TheOddRankOfACollective) {
   expect_golden_text("torch: mismatch", finding);
 }
 
+TEST(TorchReports, OtherNumbersAreNotOneCall) {
+  Output output;
+  std::string text = mismatch(1, 3);
+  text.replace(text.rfind("SequenceNumber=7"), 16, "SequenceNumber=2");
+  output.say(1, text);
+  const Finding finding = output.only();
+  EXPECT_LE(finding.confidence, 0.4);
+  expect_golden_text("torch: a mismatch of numbers", finding);
+}
+
 /// Lines of NCCL 2.28.9 (sockets; an H200, docs/evidence) and of its InfiniBand transport.
 TEST(MessageSizes, ThatDifferShowThatTheCallsDo) {
   const auto found = [](const std::string& text) {

@@ -37,6 +37,7 @@ class Import {
     kept_.clear();
     last_host_.clear();
     last_uptime_ns_.reset();
+    first_line_ = {};
     const int64_t number =
         take_lines(lines, path, note_, [&](const Line& line, std::string_view text) { take(path, line, text); });
     nodes_.of(path, last_host_);  // a log without a message is evidence as well
@@ -68,6 +69,12 @@ class Import {
     bool untimed = false;
     bool without_zone = false;
   };
+  /// "NVRM: The NVIDIA GPU 0000:3b:00.0", which two more lines go on with.
+  struct FirstLine {
+    int64_t number = 0;
+    std::string text;
+    std::string gpu;
+  };
   struct Pending {
     KernelMessage row;
     std::string host;
@@ -77,12 +84,21 @@ class Import {
   };
 
   void take(const std::string& path, const Line& line, std::string_view text) {
-    const std::optional<KernelText> message = read_kernel_message(text);
+    std::optional<KernelText> message = read_kernel_message(text);
     if (!message) {
+      if (const std::string_view gpu = gpu_in_first_line(text.substr(0, kLongestText)); !gpu.empty()) {
+        first_line_ = {line.number, std::string(text.substr(0, kLongestText)), std::string(gpu)};
+      }
       if (text.find('[') < 8 || (last_host_.empty() && text.find(" kernel:") != std::string_view::npos)) {
         see(read_kernel_prefix(text.substr(0, kLongestText)));
       }
       return;
+    }
+    const bool continues = message->code == kFallenXid && message->device.empty() && !first_line_.gpu.empty() &&
+                           line.number - first_line_.number <= kFallenLines;
+    if (continues) {
+      message->device = first_line_.gpu;
+      message->prefix = std::string_view(first_line_.text).substr(0, first_line_.text.find("NVRM: "));
     }
     const KernelPrefix prefix = read_kernel_prefix(message->prefix);
     see(prefix);
@@ -144,6 +160,7 @@ class Import {
   HostNodes<Times> nodes_{"kernel_log"};
   // Of the file that is being read:
   int64_t written_ns_ = 0;
+  FirstLine first_line_;
   std::vector<Pending> messages_;
   std::map<std::tuple<KernelMessageKind, int32_t, std::string>, size_t> kept_;
   std::string last_host_;

@@ -77,6 +77,46 @@ TEST(KernelLog, MessagesAboutPcieAndMemory) {
   EXPECT_EQ(killed->process, "a b");
 }
 
+/// The second and third line have no device and, in some logs, no time.
+TEST(KernelLog, AGpuThatFellOffTheBusBeforeItWasSetUp) {
+  EvidenceFolder folder;
+  const std::string rest = "NVRM: fallen off the bus and is not responding to commands.\n";
+  const auto got = read({folder.write("kern.log", "May  5 10:00:03 node3 kernel: NVRM: The NVIDIA GPU 0000:5e:00.0\n" +
+                                                      std::string(30, ' ') + "NVRM: (PCI ID: 10de:1) has\n" +
+                                                      std::string(30, ' ') + rest),
+                         folder.write("dmesg", "[ 7.000001] " + rest +
+                                                   "[ 8.000001] NVRM: GPU 0000:5e:00.0: GPU has "
+                                                   "fallen off the bus.\n")});
+  ASSERT_EQ(got->messages.size(), 3U);
+  for (const KernelMessage& message : got->messages) {
+    EXPECT_EQ(message.kind, Kind::kXid);
+    EXPECT_EQ(message.code, 79);
+  }
+  EXPECT_EQ(got->messages[0].device, "0000:5e:00.0");
+  EXPECT_EQ(got->messages[0].timestamp_ns, kTime);
+  EXPECT_EQ(got->messages[1].device, "");
+  EXPECT_EQ(got->messages[2].device, "0000:5e:00.0");
+}
+
+TEST(KernelLog, FailuresOfOtherDriversAndPanics) {
+  const auto reset = read_kernel_message("May  5 10:00:03 node3 kernel: amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!");
+  ASSERT_TRUE(reset);
+  EXPECT_EQ(reset->kind, Kind::kOther);
+  EXPECT_EQ(reset->device, "0000:c1:00.0");
+  EXPECT_EQ(reset->prefix, "May  5 10:00:03 node3 kernel: ");
+  const auto ring =
+      read_kernel_message("[ 1.000001] [drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring x timeout, signaled seq=1");
+  ASSERT_TRUE(ring);
+  EXPECT_EQ(ring->prefix, "[ 1.000001] ");
+  EXPECT_EQ(ring->device, "");
+  EXPECT_EQ(
+      read_kernel_message("[ 1.000001] mlx5_core 0000:5e:00.0: Port module event: module 0, Cable unplugged")->device,
+      "0000:5e:00.0");
+  const std::string panic = "<0>[ 9.000001] Kernel panic - not syncing: x";
+  EXPECT_TRUE(read_kernel_message(panic));
+  EXPECT_FALSE(read_kernel_message("[ 1.000001] mlx5_core 0000:5e:00.0: Port module event: module 0, Cable plugged"));
+}
+
 /// Cut off, with other numbers, or words of programs.
 TEST(KernelLog, WhatIsNoMessage) {
   for (const std::string_view line :

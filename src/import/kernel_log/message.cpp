@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "model/events/imported/kernel_failure.h"
 #include "model/parse/log_time.h"
 
 namespace stalltrace::import {
@@ -107,6 +108,45 @@ std::optional<KernelText> read_killed(std::string_view line, size_t anchor) {
   return read;
 }
 
+/// The first PCI address behind `begin`, as a word: "amdgpu 0000:2f:00.0: ...".
+std::string_view address_behind(std::string_view line, size_t begin) {
+  for (size_t blank = line.find(' ', begin); blank != std::string_view::npos; blank = line.find(' ', blank + 1)) {
+    std::string_view word = line.substr(blank + 1, line.find(' ', blank + 1) - blank - 1);
+    word = word.substr(0, word.size() - (word.ends_with(':') ? 1 : 0));
+    if (word.size() > 10 && word[4] == ':' && is_pci_address(word)) {
+      return word;
+    }
+  }
+  return {};
+}
+
+/// "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.", or the last of three lines, without the device.
+std::optional<KernelText> read_fallen(std::string_view line) {
+  const size_t at = line.find("NVRM: ");
+  if (at == std::string_view::npos || line.find("fallen off the bus", at) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  KernelText read{.kind = KernelMessageKind::kXid, .code = kFallenXid, .device = address_behind(line, at)};
+  read.text = line.substr(at);
+  read.prefix = line.substr(0, at);
+  return read;
+}
+
+/// Of other drivers, and of the kernel itself.
+std::optional<KernelText> read_failure(std::string_view line) {
+  const KernelFailure* const failure = kernel_failure_in(line);
+  if (failure == nullptr) {
+    return std::nullopt;
+  }
+  KernelText read;
+  size_t begin = line.find(failure->driver.empty() ? failure->words : failure->driver);
+  begin -= begin >= 5 && line.substr(begin - 5, 5) == "[drm:" ? 5 : 0;
+  read.device = failure->of == KernelFailure::Of::kHost ? std::string_view() : address_behind(line, begin);
+  read.text = line.substr(begin);
+  read.prefix = line.substr(0, begin);
+  return read;
+}
+
 /// "[12345.678901]", "[   12.345678]" at the beginning of the text.
 std::optional<int64_t> uptime_at(std::string_view text) {
   if (!text.starts_with('[')) {
@@ -169,7 +209,14 @@ std::optional<KernelText> read_kernel_message(std::string_view line) {
   if (const size_t at = line.find("Killed process "); at != std::string_view::npos) {
     return read_killed(line, at);
   }
-  return std::nullopt;
+  auto fallen = read_fallen(line);
+  return fallen ? fallen : read_failure(line);
+}
+
+std::string_view gpu_in_first_line(std::string_view line) {
+  constexpr std::string_view kFirst = "NVRM: The NVIDIA GPU ";
+  const size_t at = line.find(kFirst);
+  return at == std::string_view::npos ? std::string_view() : address_behind(line, at + kFirst.size() - 1);
 }
 
 KernelPrefix read_kernel_prefix(std::string_view prefix) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines of a Linux kernel's log, as dmesg, journalctl -k, rsyslog and container runtimes print them: what they say of
-// GPUs (NVIDIA's driver: "NVRM: Xid", "SXid"), PCIe errors (drivers/pci/pcie/aer.c and dpc.c of Linux) and processes
-// that were ended for lack of memory (mm/oom_kill.c). Pure.
+// GPUs (NVIDIA's driver: "NVRM: Xid", "SXid"), PCIe errors (drivers/pci/pcie/aer.c and dpc.c of Linux), processes
+// that were ended for lack of memory (mm/oom_kill.c), and failures of model/events/imported/kernel_failure.h. Pure.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,14 @@ struct KernelText {
 
 /// None for all other messages. Views point into `line`.
 std::optional<KernelText> read_kernel_message(std::string_view line);
+
+/// "0000:3b:00.0" of "NVRM: The NVIDIA GPU 0000:3b:00.0": the first of three lines, of which the last one says that it
+/// has "fallen off the bus" and is a message without a device. Empty for all other lines.
+std::string_view gpu_in_first_line(std::string_view line);
+/// The message is this many lines after it at most.
+inline constexpr int64_t kFallenLines = 4;
+/// What the number of an Xid would be: NVIDIA's driver prints one only of a GPU that it has set up.
+inline constexpr int32_t kFallenXid = 79;
 
 /// Where and when a line was written, by what stands before its message.
 struct KernelPrefix {

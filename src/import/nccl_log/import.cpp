@@ -16,7 +16,9 @@
 #include "import/nccl_log/line_rows.h"
 #include "import/nccl_log/log_nodes.h"
 #include "import/nccl_log/survey.h"
+#include "import/nccl_log/torchrun.h"
 #include "import/nccl_log/tracebacks.h"
+#include "model/events/imported/process_report.h"
 #include "model/events/imported/torch_report.h"
 #include "model/events/imported_evidence.h"
 #include "model/parse/log_time.h"
@@ -35,6 +37,8 @@ std::optional<int32_t> rank_in_brackets(std::string_view line, std::string_view 
   const Result<int64_t> number = parse_integer(line.substr(number_at, line.find(']', number_at) - number_at));
   return number && *number >= 0 && *number < (1 << 24) ? std::optional(static_cast<int32_t>(*number)) : std::nullopt;
 }
+
+constexpr int64_t kLastErrorLines = 8;  // between an error of NCCL and its "Last error:"
 
 /// A communicator while its lines are read again.
 struct Progress {
@@ -72,6 +76,8 @@ class Import {
     ++summary_.files;
     progress_.clear();
     lines_.begin_file();
+    torchrun_ = {};
+    failed_ = {};
     for (LoggedProcess& process : file.processes) {
       process.current.clear();
     }
@@ -111,10 +117,10 @@ class Import {
     const auto found =
         text.host.empty() ? file.index.end() : file.index.find(fmt::format("{}:{}", text.host, text.pid));
     if (found == file.index.end()) {
-      if (text.level == LogText::Level::kNone && is_timeout(raw)) {
-        take_of_torch(file, line, raw, LogKind::kTimeout, raw);
-      } else if (const auto report = text.level == LogText::Level::kNone ? read_torch_report(raw) : std::nullopt) {
-        take_of_torch(file, line, raw, LogKind::kWarning, report->text);
+      if (text.level == LogText::Level::kNone) {
+        take_of_others(file, line, raw);
+      } else if (is_nameless_warning(text)) {
+        take_of_torch(file, line, raw, LogKind::kWarning, raw);
       } else if (text.level == LogText::Level::kVersion) {
         LogNode& node = nodes_.of(file);
         lines_.add(node, file, line.number, time_of(file, line, text.prefix, true), nullptr, LogKind::kVersion,
@@ -137,29 +143,52 @@ class Import {
       take_comm_line(node, process, line, *comm_line, time_ns);
     } else if (const auto kind = kept_kind(text)) {
       lines_.add(node, file, line.number, time_ns, &process, *kind, text.message);
+    } else if (is_failed_return(text) && returned_.insert(&process).second) {  // the first is where it failed
+      lines_.add(node, file, line.number, time_ns, &process, LogKind::kWarning, text.message);
     }
     if (line.number == process.last_line) {
       end_process(node, file, process, line, time_ns, text.message);
     }
   }
 
-  /// A watchdog's line, or a report of one of PyTorch's checks.
-  void take_of_torch(const LoggedFile& file, const Line& line, std::string_view raw, LogKind kind,
-                     std::string_view text) {
+  /// A line that is not NCCL's.
+  void take_of_others(const LoggedFile& file, const Line& line, std::string_view raw) {
+    if (is_timeout(raw)) {
+      take_of_torch(file, line, raw, LogKind::kTimeout, raw);
+    } else if (const auto report = read_torch_report(raw)) {
+      take_of_torch(file, line, raw, LogKind::kWarning, report->text);
+    } else if (const auto failure = torchrun_.take(raw)) {
+      take_of_torch(file, line, raw, LogKind::kWarning, failure->text, failure->rank);
+    } else if (const auto of_process = read_process_report(raw)) {
+      using Kind = ProcessReport::Kind;
+      const bool near = line.number - failed_.line <= kLastErrorLines;
+      const auto rank = of_process->kind == Kind::kPeerGone && near ? failed_.rank : std::nullopt;
+      const auto own = take_of_torch(file, line, raw, LogKind::kWarning, raw, rank);
+      failed_ = of_process->kind == Kind::kNcclError ? Failed{own, line.number} : failed_;
+    }
+  }
+
+  /// A line that names a rank at most, as those of PyTorch's watchdog; `rank`: if it is known otherwise. Returns its
+  /// rank.
+  std::optional<int32_t> take_of_torch(const LoggedFile& file, const Line& line, std::string_view raw, LogKind kind,
+                                       std::string_view text, std::optional<int32_t> rank = std::nullopt) {
     LogNode& node = nodes_.of(file);
     const bool timed = file.processes.empty() || file.processes.front().all_timed;
     const int64_t time_ns = time_of(file, line, raw, timed);
     node.see(time_ns);
     LoggedProcess speaker;
     // Not the launcher's label, which can number hosts, and not "[PG ID 1 PG GUID 3(tp) Rank 1]": a rank of a group.
-    speaker.rank = rank_in_brackets(raw, "[rank");
+    speaker.rank = rank ? rank : rank_in_brackets(raw, "[rank");
     const LoggedProcess* only = file.processes.size() == 1 ? &file.processes.front() : nullptr;
     if (only != nullptr && (!speaker.rank || !only->rank || speaker.rank == only->rank)) {
       speaker.pid = only->pid;
       speaker.rank = speaker.rank ? speaker.rank : only->rank;
     }
-    speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, "[Rank ");
+    for (const std::string_view own : {"[Rank ", "(default_pg) Rank "}) {  // the default group is the job
+      speaker.rank = speaker.rank ? speaker.rank : rank_in_brackets(raw, own);
+    }
     lines_.add(node, file, line.number, time_ns, &speaker, kind, text);
+    return speaker.rank;
   }
 
   /// The exceptions of a file whose rank is known; the others are counted.
@@ -198,6 +227,9 @@ class Import {
       return;
     }
     lines_.add(node, file, line.number, exception.time_ns, &process, LogKind::kException, exception.header);
+    if (!exception.cuda_error.empty()) {
+      lines_.add(node, file, line.number, exception.time_ns, &process, LogKind::kWarning, exception.cuda_error);
+    }
     if (!exception.next_text.empty()) {
       const Line next{.number = exception.next_line};
       lines_.add(node, file, next.number, exception.next_ns, &process, LogKind::kException, exception.next_text);
@@ -295,12 +327,20 @@ class Import {
   int64_t most_lines_ = 0;  // of a file
   Summary summary_;
   std::set<int32_t> nameless_ranks_;
+  std::set<const LoggedProcess*> returned_;  // of which the first error that a function returned is kept
   Tracebacks tracebacks_;
   std::set<int64_t> stacks_;
   std::unordered_map<const LoggedComm*, Progress> progress_;
   std::unordered_map<const LoggedComm*, int64_t> first_call_ns_;
   std::unordered_map<const LoggedComm*, int64_t> set_up_ns_;
   int64_t last_ns_ = 0;
+  // Of the file that is being read:
+  TorchrunFailures torchrun_;
+  struct Failed {
+    std::optional<int32_t> rank;
+    int64_t line = 0;
+  };
+  Failed failed_;  // whose watchdog reported NCCL's error last
 };
 
 void note_problems(Survey& survey, const Note& note) {

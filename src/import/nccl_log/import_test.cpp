@@ -289,22 +289,6 @@ TEST(NcclLog, NoLineIsLaterThanItsFile) {
   EXPECT_EQ(lines[0].timestamp_ns, 1'777'975'200'400'000'000);
 }
 
-TEST(NcclLog, ARankIsTheWatchdogsOwn) {
-  EvidenceFolder folder;
-  const std::string two = set_up_lines(0) + set_up_lines(1);
-  const auto rank_of = [&](const std::string& line) {
-    const auto got = read({folder.write("a.log", two + line + "\n")});
-    const std::vector<LogLine> lines = lines_of(got->source, LogKind::kTimeout);
-    return lines.size() == 1 ? lines[0].rank : -1;
-  };
-  const std::string message = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=31)";
-  EXPECT_EQ(rank_of("0: [E ProcessGroupNCCL.cpp:607] [Rank 3] " + message), 3);  // srun's label can number hosts
-  EXPECT_EQ(rank_of("0: [rank5]:[E ProcessGroupNCCL.cpp:607] [Rank 3] " + message), 5);
-  EXPECT_EQ(rank_of("[rank5]:[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + message), 5);
-  EXPECT_EQ(rank_of("[E x] [PG ID 1 PG GUID 3(tp) Rank 1] " + message), std::nullopt);  // of the group
-  EXPECT_EQ(rank_of("7: [E x] " + message), std::nullopt);
-}
-
 std::string traceback_lines(std::string_view label, std::string_view last = "ValueError: secret 17") {
   return fmt::format(
       "{0}Traceback (most recent call last):\n{0}  File \"/home/u/train.py\", line 42, in step\n{0}    f()\n{0}{1}\n",

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "model/events/imported/nccl_return.h"
+
 namespace stalltrace::import {
 namespace {
 
@@ -29,6 +31,10 @@ std::optional<LogKind> kept_kind(const LogText& text) {
   const bool interface = text.message.starts_with("NET/") || text.message.starts_with("Bootstrap : Using") ||
                          text.message.starts_with("Bootstrap: Using") || text.message.starts_with("Using network");
   return interface ? std::optional(LogKind::kInterface) : std::nullopt;
+}
+
+bool is_failed_return(const LogText& text) {
+  return text.level == LogText::Level::kInfo && nccl_return_in(text.message).has_value();
 }
 
 void LineRows::add(LogNode& node, const LoggedFile& file, int64_t number, int64_t time_ns, const LoggedProcess* process,

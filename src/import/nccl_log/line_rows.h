@@ -19,6 +19,8 @@ namespace stalltrace::import {
 
 /// Of a line of NCCL's; none: it is not kept.
 std::optional<LogKind> kept_kind(const LogText& text);
+/// "misc/socket.cc:564 -> 2": a function of NCCL returned an error. Those that called it print the same.
+bool is_failed_return(const LogText& text);
 
 class LineRows {
  public:

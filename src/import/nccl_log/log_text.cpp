@@ -76,6 +76,17 @@ bool take(std::string_view& text, char c) {
   return true;
 }
 
+/// Where "<node>" begins at the end of `head`, which stands for a name that was removed; the size of `head`: it does
+/// not end so. "[1,3]<stdout>:" is a launcher's label.
+size_t placeholder_at_end(std::string_view head) {
+  const size_t open = head.ends_with('>') ? head.rfind('<') : std::string_view::npos;
+  if (open == std::string_view::npos || head.substr(open).starts_with("<std")) {
+    return head.size();
+  }
+  const std::string_view name = head.substr(open + 1, head.size() - open - 2);
+  return !name.empty() && std::ranges::all_of(name, is_host_char) ? open : head.size();
+}
+
 /// "prefix host:pid:tid " at the end of `head`; the device, if any, has been taken.
 bool take_process(std::string_view head, LogText& out) {
   take(head, ' ');
@@ -87,9 +98,13 @@ bool take_process(std::string_view head, LogText& out) {
   if (!pid || !take(head, ':')) {
     return false;
   }
+  head = head.substr(0, head.size() - (head.ends_with(' ') && !head.ends_with(": ") ? 1 : 0));  // "node1 :103:203"
   size_t begin = head.size();
   while (begin > 0 && is_host_char(head[begin - 1])) {
     --begin;
+  }
+  if (begin == head.size()) {
+    begin = placeholder_at_end(head);
   }
   if (begin == head.size()) {
     return false;
@@ -115,10 +130,14 @@ void read_head(std::string_view head, LogText& out) {
        bracket = end.rfind('[', bracket - 1)) {
     close = end.find(']', bracket);
     const auto device = number_at<int32_t>(end.substr(bracket + 1, close - bracket - 1));
+    out.device = out.device ? out.device : device;
     if (device && take_process(end.substr(0, bracket), out)) {
       out.device = device;
       found = true;
     }
+  }
+  if (!out.device && end.starts_with('[')) {
+    out.device = number_at<int32_t>(end.substr(1, std::min(end.find(']'), end.size()) - 1));
   }
   if (found || take_process(end, out)) {
     out.prefix = head.substr(0, skipped.size() + out.prefix.size());
@@ -224,8 +243,9 @@ LogText read_log_text(std::string_view line) {
     if (marker == nullptr) {
       continue;
     }
-    if (marker->level == LogText::Level::kVersion && markers > 0) {
-      continue;  // a message about a version
+    const bool in_message = markers > 0 || line.substr(0, at - 1).ends_with(", ");
+    if (marker->level == LogText::Level::kVersion && in_message) {
+      continue;  // a message with a version: "NCCL error: unhandled system error, NCCL version 2.22.3"
     }
     out.level = marker->level;
     out.message = line.substr(at - 1);
@@ -244,9 +264,13 @@ LogText read_log_text(std::string_view line) {
     return out;
   }
   read_head(line.substr(0, last_marker), out);
-  const bool named = !out.host.empty() || out.level == LogText::Level::kVersion;
+  const bool named = !out.host.empty() || out.level == LogText::Level::kVersion || is_nameless_warning(out);
   out.damaged = markers > 1 || !named || (out.level == LogText::Level::kInfo && out.message.empty());
   return out;
+}
+
+bool is_nameless_warning(const LogText& text) {
+  return text.level == LogText::Level::kWarn && text.host.empty() && text.device;
 }
 
 std::optional<int32_t> rank_in_prefix(std::string_view prefix) {

@@ -31,6 +31,9 @@ struct LogText {
 /// process is looked for in the last 512 bytes before the level alone. What is neither NCCL's nor damaged is kNone.
 LogText read_log_text(std::string_view line);
 
+/// True for a warning of which host and process were removed: "[3] include/shm.h:28 NCCL WARN ...".
+bool is_nameless_warning(const LogText& text);
+
 /// The rank that the launcher wrote before a line: "[1,3]<stdout>:" (OpenMPI), "3: " (srun -l), "[rank3]:" (PyTorch).
 std::optional<int32_t> rank_in_prefix(std::string_view prefix);
 /// The rank in a file's name: "nccl_rank7.log", "rank_7.txt", "rank-7/stdout.log"; "local_rank7" is none of the job.

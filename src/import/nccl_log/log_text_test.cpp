@@ -43,6 +43,7 @@ TEST(LogText, ReadsWarningsTracesAndVersions) {
   EXPECT_EQ(trace.level, LogText::Level::kTrace);
   EXPECT_EQ(trace.pid, 77);
   EXPECT_EQ(read_log_text("NCCL version 2.21.5+cuda12.4").level, LogText::Level::kVersion);
+  EXPECT_EQ(read_log_text("NCCL error: invalid usage, NCCL version 2.22.3").level, LogText::Level::kNone);
   EXPECT_EQ(read_log_text("epoch 3 loss 0.5").level, LogText::Level::kNone);
 }
 
@@ -116,6 +117,24 @@ TEST(LogText, ReadsSetUps) {
   EXPECT_EQ(split.key, 1);
   EXPECT_EQ(read("comm 0x7f0 rank 3 nranks 8 cudaDev 3 busId 1b000 - Destroy COMPLETE").what, CommLine::What::kDestroy);
   EXPECT_EQ(read("comm 0x7f0 rank 9 nranks 8 cudaDev 3 busId 1b000 - Init COMPLETE").rank, -1);  // 9 of 8
+}
+
+TEST(LogText, NamesThatWereRemoved) {
+  const LogText removed = read_log_text("x <node>:103:203 [1] proxy.cc:7 NCCL WARN late");
+  EXPECT_EQ(removed.host, "<node>");
+  EXPECT_EQ(removed.pid, 103);
+  EXPECT_FALSE(removed.damaged);
+  EXPECT_EQ(read_log_text("NODE :103:203 [1] NCCL INFO late").host, "NODE");
+  EXPECT_EQ(read_log_text("[1,3]<stdout>:103:203 [1] NCCL INFO late").host, "");  // its host was cut off
+  for (const std::string_view line :
+       {"[3] include/shm.h:28 NCCL WARN full", "node7 [5] misc/socket.cc:46 NCCL WARN late",
+        "[n][1:2][0][a.cc:3] NCCL WARN x"}) {
+    const LogText nameless = read_log_text(line);
+    EXPECT_TRUE(is_nameless_warning(nameless)) << line;
+    EXPECT_FALSE(nameless.damaged) << line;
+  }
+  EXPECT_FALSE(is_nameless_warning(read_log_text("the words NCCL WARN in a text")));
+  EXPECT_TRUE(read_log_text("[3] NCCL INFO include/shm.h:41 -> 2").damaged);
 }
 
 TEST(LogText, RanksOfLaunchersAndFiles) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "model/events/imported/cuda_error.h"
 #include "model/events/imported/logged_exception.h"
 
 namespace stalltrace::import {
@@ -268,6 +269,9 @@ void Tracebacks::go_on(Stream& stream, std::string_view content, std::string_vie
   stream.exception.type = type_in(content);
   const size_t type_end = std::min(content.find(':'), content.size());  // the message may hold data
   stream.exception.last_line = line.substr(0, std::min(line.size() - content.size() + type_end, kLongestKeptLine));
+  if (const CudaError* const error = cuda_error_in(content)) {
+    stream.exception.cuda_error = std::string(kCudaErrorPrefix) + std::string(error->text);
+  }
   stream.exception.of_communication = is_failed_communication(content);
   stream.whole = !stream.exception.type.empty();
 }

@@ -30,6 +30,7 @@ struct LoggedException {
   std::string header;               // that line
   std::string last_line;            // with type and message
   std::string type;                 // "ValueError"
+  std::string cuda_error;           // "CUDA error: misaligned address": a text of CUDA's own; empty: none
   std::vector<PythonFrame> frames;  // innermost first; of a deep traceback the innermost and outermost
   int64_t depth = 0;                // of the traceback
   std::string next_text;            // of the first line with a time that the same rank logged after it; empty: none

@@ -123,9 +123,14 @@ void PySpyLines::read(std::string_view line) {
     Speaker& speaker = speaker_of(label);
     end_thread(speaker);
     speaker.pid = *pid;
+    speaker.pid_of_main = false;
   } else if (auto thread = thread_in(text)) {
     Speaker& speaker = speaker_of(label);
     end_thread(speaker);
+    if (thread->main && thread->tid > 0 && (speaker.pid == 0 || speaker.pid_of_main)) {
+      speaker.pid = thread->tid;  // the head of the dump is missing: Linux numbers the main thread like its process
+      speaker.pid_of_main = true;
+    }
     speaker.thread = std::move(*thread);
     speaker.in_thread = true;
   } else if (text.starts_with("    ") && text.size() > 4 && text[4] != ' ' && !speakers_.empty()) {

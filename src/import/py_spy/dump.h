@@ -31,12 +31,15 @@ class PySpyLines {
   void read(std::string_view line);
   /// Ends the last threads.
   void finish();
-  [[nodiscard]] int64_t damaged() const { return damaged_; }  // threads without a process, frames that are cut off
+  [[nodiscard]] int64_t damaged() const {
+    return damaged_;
+  }  // threads of which no process is known, frames that are cut off
 
  private:
   struct Speaker {
     std::string label;
     int32_t pid = 0;
+    bool pid_of_main = false;  // by its main thread: no line has the process
     bool in_thread = false;
     DumpedThread thread;
   };

@@ -56,6 +56,19 @@ TEST(PySpy, ThreadsAreStacksOfTheirProcess) {
   EXPECT_TRUE(got->notes.empty());
 }
 
+TEST(PySpy, WithoutItsHeadAProcessHasTheNumberOfItsMainThread) {
+  const std::string text =
+      "Thread 811 (idle): \"MainThread\"\n    wait (threading.py:320)\nThread 820 (active)\n    copy (pin.py:5)\n"
+      "Thread 812 (active): \"MainThread\"\n    step (train.py:88)\n";
+  const auto got = read(text);
+  ASSERT_EQ(got->rows.size(), 3U);
+  EXPECT_EQ(got->rows[0].pid, 811);
+  EXPECT_EQ(got->rows[1].pid, 811);
+  EXPECT_EQ(got->rows[1].tid, 820);
+  EXPECT_EQ(got->rows[2].pid, 812);
+  EXPECT_TRUE(got->notes.empty());
+}
+
 TEST(PySpy, SeveralProcessesBehindLabels) {
   std::string text;
   const std::string other = "Process 4712: python\nThread 4712 (idle): \"MainThread\"\n    load (data.py:7)\n";

@@ -42,7 +42,7 @@ struct LogLine {
 
 /// What a kernel's log says of devices, and of processes that the kernel ended.
 enum class KernelMessageKind : uint8_t {
-  kOther,            // of a device: nothing below
+  kOther,            // of other drivers, or a panic: model/events/imported/kernel_failure.h
   kXid,              // NVIDIA's driver about a GPU; `code` is the number
   kSxid,             // the same about an NVSwitch
   kPcieCorrected,    // PCIe advanced error reporting: nothing was lost

@@ -25,7 +25,8 @@ std::string signature_text(const WatchdogState& state) {
 }  // namespace
 
 MissingRanks ranks_without_line(const WatchdogLogs& logs) {
-  return {logs.ranks, logs.ranks.empty() ? 0 : *logs.ranks.rbegin() + 1};
+  const int32_t shown = logs.ranks.empty() ? 0 : *logs.ranks.rbegin() + 1;
+  return {logs.ranks, std::max(shown, logs.world_size)};
 }
 
 std::string GroupFindings::call_text(int64_t number, const WatchdogRanks& ranks) const {

@@ -15,7 +15,7 @@ namespace stalltrace::analysis {
 
 using WatchdogRanks = std::vector<int32_t>;
 
-/// Of the ranks up to the highest one that wrote a line.
+/// Of the job's ranks; where their number is not known, of those up to the highest one that wrote a line.
 MissingRanks ranks_without_line(const WatchdogLogs& logs);
 
 /// Ranks that are behind by numbers of before the timeout: they may have gone on since.

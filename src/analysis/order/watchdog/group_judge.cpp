@@ -18,10 +18,11 @@
 namespace stalltrace::analysis {
 namespace {
 
-/// Not every rank of the group makes these calls, so that their numbers differ between ranks.
-bool of_some_ranks(std::string_view op) {
-  return op.find("SEND") != std::string_view::npos || op.find("RECV") != std::string_view::npos ||
-         op.find("COALESCED") != std::string_view::npos || op == "UNKNOWN";
+/// Not every rank of the group makes these calls, so that their numbers differ between ranks. A batch of sends is
+/// COALESCED without a size; collectives of several tensors have that of the first one.
+bool of_some_ranks(const WatchdogState& state) {
+  const std::string& op = state.op;
+  return op.contains("SEND") || op.contains("RECV") || (op.contains("COALESCED") && !state.elements) || op == "UNKNOWN";
 }
 
 }  // namespace
@@ -36,7 +37,7 @@ WatchdogWaits GroupJudge::judge() {
   if (!first_) {
     return {};
   }
-  if (std::ranges::any_of(group_.ranks, [](const auto& one) { return of_some_ranks(one.second.op); })) {
+  if (std::ranges::any_of(group_.ranks, [](const auto& one) { return of_some_ranks(one.second); })) {
     note("calls between some ranks (send, recv) count here, so that numbers of ranks can't be compared");
     return not_compared();
   }
@@ -62,7 +63,9 @@ WatchdogWaits GroupJudge::judge() {
                  .at(*std::ranges::min_element(away_, {}, [&](int32_t rank) { return group_.ranks.at(rank).enqueued; }))
                  .enqueued;
   if (*last_ - lowest > kMostCallsAhead) {
-    note("their calls are too far apart to be of one attempt of the job");
+    note(group_.name.empty() ? "their calls are too far apart to be of one attempt of the job and one process group: "
+                               "the lines name no group"
+                             : "their calls are too far apart to be of one attempt of the job");
     return not_compared();
   }
   if (const auto different = judge_signatures(in_first)) {

@@ -2,8 +2,10 @@
 #include "analysis/order/watchdog/judge_watchdog.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "analysis/order/watchdog/group_findings.h"
@@ -17,6 +19,50 @@ namespace {
 
 constexpr size_t kMostFindings = 8;
 
+/// Ranks of which no line is there: one of them may hold up the others.
+void add_silent_ranks(const WatchdogLogs& logs, Finding& finding) {
+  const MissingRanks missing = ranks_without_line(logs);
+  const int32_t highest = logs.ranks.empty() ? -1 : *logs.ranks.rbegin();
+  const bool open = logs.world_size <= highest;  // how many ranks the job has is not known
+  if (missing.empty() && !open) {
+    return;
+  }
+  const std::string below = missing.empty() ? "" : missing.text();
+  const std::string above = open ? fmt::format("any rank above {}, if the job has more", highest) : "";
+  finding.evidence.push_back({"log_line",
+                              0,
+                              fmt::format("no line of the watchdog of {}{}{}: the cause may be there", below,
+                                          below.empty() || above.empty() ? "" : ", nor of ", above),
+                              {}});
+}
+
+/// Some operations may have other sizes on each rank, so that this is no finding by itself.
+void add_sizes(const WatchdogGroup& group, const WatchdogRanks& ranks, Finding& finding) {
+  std::map<int64_t, WatchdogRanks> sizes;
+  for (const int32_t rank : ranks) {
+    const WatchdogState& state = group.ranks.at(rank);
+    if (state.elements && state.waits_in == group.ranks.at(ranks.front()).waits_in) {
+      sizes[*state.elements].push_back(rank);
+    }
+  }
+  if (sizes.size() < 2) {
+    return;
+  }
+  constexpr size_t kSizesNamed = 3;
+  std::vector<std::string> texts;
+  for (const auto& [elements, of] : sizes) {
+    if (texts.size() < kSizesNamed) {
+      texts.push_back(fmt::format("{} {}", ranks_text(of), count_of(elements, "element")));
+    }
+  }
+  finding.evidence.push_back({"log_line",
+                              std::ssize(sizes),
+                              fmt::format("their sizes differ ({}), which NCCL allows only where the operation has a "
+                                          "size for each rank",
+                                          fmt::join(texts, "; ")),
+                              {}});
+}
+
 /// The logs do not show who is behind: the job hung all the same.
 void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const WatchdogWaits& waits,
                   WatchdogVerdicts& out) {
@@ -27,21 +73,20 @@ void add_all_wait(const WatchdogLogs& logs, const WatchdogGroup& group, const Wa
       std::ranges::find_if(ranks, [&](int32_t rank) { return group.ranks.at(rank).waits_in.has_value(); });
   const int64_t number = *group.ranks.at(*waiting).waits_in;
   finding.summary =
-      waits.compared ? fmt::format("{} waited in {} until PyTorch's watchdog reported it; none of them is behind.",
-                                   ranks_text(ranks), findings.call_text(number, ranks))
-                     : fmt::format(
-                           "{} waited in collectives until PyTorch's watchdog reported it; which rank is behind is not "
-                           "known.",
-                           ranks_text(ranks));
+      waits.compared
+          ? fmt::format("{} waited in {} until PyTorch's watchdog reported it; {}.", ranks_text(ranks),
+                        findings.call_text(number, ranks),
+                        ranks.size() > 1 ? "none of them is behind" : "whether another rank is behind is not known")
+          : fmt::format(
+                "{} waited in collectives until PyTorch's watchdog reported it; which rank is behind is not "
+                "known.",
+                ranks_text(ranks));
   finding.summary[0] = 'R';
   if (!waits.why.empty()) {
     finding.evidence.push_back({"log_line", 0, waits.why, {}});
   }
-  const MissingRanks missing = ranks_without_line(logs);
-  if (!missing.empty()) {
-    finding.evidence.push_back(
-        {"log_line", 0, fmt::format("no line of the watchdog of {}: the cause may be there", missing.text()), {}});
-  }
+  add_sizes(group, ranks, finding);
+  add_silent_ranks(logs, finding);
   finding.remedy =
       "give the logs of all ranks; if all wait, look at the transfer: links, NICs and GPUs of these ranks (dmesg: "
       "Xid). "

@@ -314,6 +314,51 @@ TEST(Watchdog, ARankThatAnsweredThatTheCallHadEnded) {
   expect_golden_text("watchdog: ended elsewhere", finding);
 }
 
+TEST(Watchdog, ARankOfWhichOnlyTheTimeoutIsThereWaitsInTheOnlyGroupWithThatCall) {
+  WatchdogOutput output;
+  output.caught(0, 21);
+  output.state(2, 21, 23, 20);
+  expect_golden_text("watchdog: a timeout without a group", output.only());
+  WatchdogOutput other;  // its call may be of a group of which there is no other line
+  other.waits(0, 21);
+  other.caught(2, 21, "_ALLGATHER_BASE");
+  expect_golden_text("watchdog: a timeout in another operation", other.only());
+  WatchdogOutput later;  // of another attempt of the job
+  later.caught(0, 21);
+  later.later(700'000);
+  later.state(2, 21, 23, 20);
+  EXPECT_DOUBLE_EQ(later.only().stall_ms, 0);
+}
+
+TEST(Watchdog, ACallWithoutANumberBlamesNoRank) {
+  WatchdogOutput output;
+  output.waits(0, 2);
+  output.state(1, -1, 1, 1);
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.cause, Cause::kUnknown);
+  EXPECT_FALSE(finding.culprit);
+  expect_golden_text("watchdog: a call without a number", finding);
+}
+
+TEST(Watchdog, OfOneRankAloneIsNotKnownWhetherAnotherIsBehind) {
+  WatchdogOutput output;
+  output.print(3,
+               "[PG ID 1 PG GUID 4 Rank 3] Process group watchdog thread terminated with exception: [Rank 3] Watchdog "
+               "caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLGATHER, NumelIn=12, NumelOut=96, "
+               "Timeout(ms)=600000) ran for 600021 milliseconds before timing out.");
+  const Finding finding = output.only();
+  EXPECT_EQ(finding.op, Operation::kAllGather);
+  EXPECT_DOUBLE_EQ(finding.stall_ms, 600'021);
+  expect_golden_text("watchdog: one rank alone", finding);
+}
+
+TEST(Watchdog, CollectivesOfSeveralTensorsAreCompared) {
+  WatchdogOutput output;
+  output.waits(0, 61, "9", "COALESCED", 100);
+  output.waits(1, 61, "9", "COALESCED", 200);
+  expect_golden_text("watchdog: several tensors", output.only());
+}
+
 TEST(Watchdog, CallsBetweenSomeRanksAreNotCompared) {
   WatchdogOutput output;
   output.waits(0, 7, kDefault, "SEND");

@@ -2,14 +2,20 @@
 #include "analysis/order/watchdog/watchdog_groups.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
+#include "analysis/thresholds/order.h"
+#include "base/clock.h"
+#include "model/events/imported/process_report.h"
+#include "model/events/imported/torch_report.h"
 #include "model/events/imported/watchdog_report.h"
+#include "model/operation.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-/// The line that names the operation and not the group: "Watchdog caught collective operation timeout: ...".
+/// A line that names the operation: "Watchdog caught collective operation timeout: ...", mostly without the group.
 struct Caught {
   LogLine row;
   WatchdogReport report;
@@ -22,6 +28,7 @@ void note_line(const LogLine& row, WatchdogState& state) {
   state.text = row.text;
 }
 
+constexpr int64_t kLongestWaitMs = int64_t{100} * 86'400 * 1000;
 /// Kept for the comparison: a rank prints a few lines per timeout.
 constexpr size_t kMostStatements = 256;
 
@@ -71,27 +78,42 @@ void add_caught(const Caught& caught, WatchdogState& state) {
   state.waited_ms = caught.report.waited_ms;
 }
 
+/// True if they can't be one call, by what is known of both.
+bool differ(const WatchdogState& state, const WatchdogReport& report) {
+  if (state.op.empty() || report.op.empty()) {
+    return false;
+  }
+  const bool sizes_differ = state.elements && report.elements && state.elements != report.elements;
+  return state.op != report.op || (sizes_differ && needs_equal_sizes(operation_of_torch(state.op)));
+}
+
 class Reader {
  public:
   void take(const LogLine& row) {
+    if (row.kind == LogKind::kWarning && row.rank) {
+      const auto other = read_process_report(row.text);
+      if (other && other->kind != ProcessReport::Kind::kEnded) {
+        out_.ranks.insert(*row.rank);  // of its watchdog as well
+      }
+    }
     const auto report = row.kind == LogKind::kTimeout && row.rank ? read_watchdog_report(row.text) : std::nullopt;
     if (!report) {
+      return;
+    }
+    out_.ranks.insert(*row.rank);
+    if (report->unnumbered) {
+      out_.waiting.insert(*row.rank);
       return;
     }
     if (report->group.empty() && report->asked) {
       return;  // of which group is not known
     }
-    if (report->group.empty()) {
-      const auto key = std::pair(*row.rank, report->waits_in.value_or(-1));
-      if (report->repeats && caught_.contains(key)) {
-        return;
-      }
-      caught_.insert_or_assign(key, Caught{row, {}});
-      Caught& kept = caught_.at(key);
-      kept.report = *read_watchdog_report(kept.row.text);  // its views are into the row that is kept
-      return;
+    if (!report->group.empty()) {
+      add_statement(row, *report, groups_[std::string(report->group)][*row.rank]);
     }
-    add_statement(row, *report, groups_[std::string(report->group)][*row.rank]);
+    if (report->group.empty() || !report->op.empty()) {
+      keep_caught(row, *report);
+    }
   }
 
   WatchdogLogs finish() {
@@ -115,9 +137,13 @@ class Reader {
         add_operation(rank, number, caught);
       }
     }
+    if (named) {
+      for (const auto& [key, caught] : caught_) {
+        add_by_number(key.first, key.second, caught);
+      }
+    }
     for (auto& [name, ranks] : groups_) {
       for (const auto& [rank, state] : ranks) {
-        out_.ranks.insert(rank);
         if (state.waits_in) {
           out_.waiting.insert(rank);
         }
@@ -144,12 +170,83 @@ class Reader {
     add_caught(caught, state);
   }
 
-  /// The operation of the call belongs to the group in which this rank waits in a call of that number, if it is one.
+  /// Of several lines on one call the last one that does not repeat another counts.
+  void keep_caught(const LogLine& row, const WatchdogReport& report) {
+    const auto key = std::pair(*row.rank, report.waits_in.value_or(-1));
+    if (report.repeats && caught_.contains(key)) {
+      return;
+    }
+    caught_.insert_or_assign(key, Caught{row, {}});
+    Caught& kept = caught_.at(key);
+    kept.report = *read_watchdog_report(kept.row.text);  // its views are into the row that is kept
+  }
+
+  /// The operation of the call belongs to the group in which this rank waits in a call of that number: the one that the
+  /// line names, else the only one.
   void add_operation(int32_t rank, int64_t number, const Caught& caught) {
     const auto states = waits_.find({rank, number});
-    if (states != waits_.end() && states->second.size() == 1) {
+    if (states == waits_.end()) {
+      return;
+    }
+    if (!caught.report.group.empty()) {
+      WatchdogState& own = groups_[std::string(caught.report.group)][rank];
+      if (own.waits_in == number) {
+        add_caught(caught, own);
+      }
+    } else if (states->second.size() == 1) {
       add_caught(caught, *states->second.front());
     }
+  }
+
+  /// A rank of which no line names a group waits all the same: in the only group that waits in that number at that
+  /// time, where that waits in the same operation.
+  void add_by_number(int32_t rank, int64_t number, const Caught& caught) {
+    if (!caught.report.group.empty() || has_group(rank)) {
+      return;
+    }
+    out_.waiting.insert(rank);
+    std::map<int32_t, WatchdogState>* only = nullptr;
+    bool same = false;
+    for (auto& [name, ranks] : groups_) {
+      const auto waits = [&](const auto& one) { return one.second.waits_in == number && !one.second.group_by_number; };
+      if (std::ranges::none_of(ranks, waits)) {
+        continue;
+      }
+      if (only != nullptr) {
+        return;
+      }
+      only = &ranks;
+      same =
+          std::ranges::none_of(ranks, [&](const auto& one) { return waits(one) && differ(one.second, caught.report); });
+    }
+    if (only == nullptr || !same || only->contains(rank)) {
+      return;
+    }
+    const auto stated_ns =
+        caught.report.repeats ? std::nullopt : time_in_watchdog_line(caught.row.text, caught.row.timestamp_ns);
+    const int64_t waited_ns = std::min(caught.report.waited_ms.value_or(0), kLongestWaitMs) * kNsPerMs;
+    const bool together = std::ranges::any_of(*only, [&](const auto& one) {
+      const WatchdogState& other = one.second;
+      return other.waits_in == number && (!stated_ns || !other.stated_ns ||
+                                          std::abs(*stated_ns - *other.stated_ns) <= waited_ns + kStatementsApartNs);
+    });
+    if (!together) {
+      return;  // another attempt of the job, or clocks that differ
+    }
+    WatchdogState& state = (*only)[rank];
+    state.waits_in = number;
+    state.group_by_number = true;
+    note_line(caught.row, state);
+    state.stated_ns = stated_ns;
+    state.statements.push_back({state.stated_ns, number, caught.report.completed});
+    add_caught(caught, state);
+  }
+
+  [[nodiscard]] bool has_group(int32_t rank) const {
+    return std::ranges::any_of(groups_, [&](const auto& group) {
+      const auto state = group.second.find(rank);
+      return state != group.second.end() && !state->second.group_by_number;
+    });
   }
 
   std::map<std::string, std::map<int32_t, WatchdogState>> groups_;
@@ -177,6 +274,10 @@ Result<WatchdogLogs> read_watchdog_logs(EventSource& source) {
   ST_ASSIGN(const std::vector<Node> nodes, source.nodes());
   for (const Node& node : nodes) {
     logs.node_names[node.node_id] = node.name;
+  }
+  ST_ASSIGN(const std::vector<Communicator> communicators, source.communicators());
+  for (const Communicator& row : communicators) {
+    logs.world_size = std::max(logs.world_size, row.nranks.value_or(0));
   }
   return logs;
 }

@@ -33,6 +33,7 @@ struct WatchdogState {
   NodeId node_id = 0;
   int64_t time_ns = 0;
   std::string text;                           // the line that states how far it was
+  bool group_by_number = false;               // its line names no group: it is the one that waits in this number
   std::vector<WatchdogStatement> statements;  // all of this attempt of the job
 
   /// Nothing of its own is open in the group: every call that it made has ended.
@@ -55,8 +56,9 @@ struct WatchdogGroup {
 struct WatchdogLogs {
   std::vector<WatchdogGroup> groups;  // by name
   std::map<NodeId, std::string> node_names;
-  std::set<int32_t> ranks;    // with a line that names a group or a number
+  std::set<int32_t> ranks;    // with any line of PyTorch's on its collectives
   std::set<int32_t> waiting;  // in a call of some group
+  int32_t world_size = 0;     // of the largest communicator in the logs; 0: not known
   /// Ranks whose lines report a timeout without a number (PyTorch before 2.0).
   std::map<int32_t, WatchdogState> without_number;
 };

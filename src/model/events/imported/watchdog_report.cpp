@@ -74,9 +74,10 @@ std::optional<WatchdogReport> read_watchdog_report(std::string_view line) {
   report.waits_in = caught ? number_behind(line, "(SeqNum=") : number_behind(line, kWaitsIn);
   if (report.waits_in && *report.waits_in < 0) {
     report.waits_in.reset();
+    report.unnumbered = !caught;
   }
   report.asked = line.find(kDumpSignal) != std::string_view::npos;
-  if (!caught && !report.asked && !report.waits_in) {
+  if (!caught && !report.asked && !report.waits_in && !report.unnumbered) {
     return std::nullopt;
   }
   for (const std::string_view repeats : kRepeats) {

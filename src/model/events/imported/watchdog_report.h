@@ -14,8 +14,9 @@ namespace stalltrace {
 struct WatchdogReport {
   /// "0(default_pg)", "3": the same on all ranks of the group; empty: the line does not name it.
   std::string_view group;
-  bool asked = false;    // a call did not end in time, mostly another rank's, and this one was asked for its state
-  bool repeats = false;  // an exception that has an earlier line's text: its numbers are those of then
+  bool asked = false;       // a call did not end in time, mostly another rank's, and this one was asked for its state
+  bool repeats = false;     // an exception that has an earlier line's text: its numbers are those of then
+  bool unnumbered = false;  // a call without a number (-1) failed: how far the rank was does not follow
   std::optional<int64_t> waits_in;   // the call that did not end in time; none: asked, or no number is named
   std::optional<int64_t> enqueued;   // the last call that was handed to NCCL
   std::optional<int64_t> completed;  // the last call that ended on the device

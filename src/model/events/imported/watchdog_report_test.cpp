@@ -92,7 +92,9 @@ TEST(WatchdogReport, NumbersThatCanNotBeAreNone) {
   ASSERT_TRUE(unset);
   EXPECT_EQ(unset->enqueued, 1);
   EXPECT_FALSE(unset->completed);
-  EXPECT_FALSE(read_watchdog_report("[PG 0 Rank 2] Timeout at NCCL work: -1, last enqueued NCCL work: -1"));
+  const auto unnumbered = read_watchdog_report("[PG 0 Rank 2] Timeout at NCCL work: -1, last enqueued NCCL work: 4");
+  EXPECT_TRUE(unnumbered.value().unnumbered);
+  EXPECT_FALSE(unnumbered->waits_in);
   const auto large = read_watchdog_report(
       "Timeout at collective: 99999999999999999999999, last enqueued collective: -7, last completed collective: x");
   EXPECT_FALSE(large);

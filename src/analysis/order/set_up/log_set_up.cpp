@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analysis/order/log_set_up.h"
+#include "analysis/order/set_up/log_set_up.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <optional>
-#include <set>
 
 #include "analysis/order/call_order.h"
+#include "analysis/order/set_up/open_set_ups.h"
+#include "analysis/order/set_up/transfer_errors.h"
 #include "analysis/thresholds/order.h"
 #include "base/text.h"
+#include "model/events/imported/nccl_return.h"
+#include "model/events/imported/process_report.h"
 #include "model/events/imported/torch_report.h"
 
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kMostWarningNotes = 4;
+constexpr ptrdiff_t kMostWarningNotes = 8;
+constexpr size_t kMostWarnersNamed = 4;
 constexpr size_t kLongestQuote = 200;
 
 /// A rank could not reach an address, or has no interface.
@@ -34,11 +39,12 @@ std::optional<SetUpProblem> problem_in(std::string_view text) {
   }
   const bool failed = text.contains(" failed : ") || text.contains(" returned ") || text.contains("refused") ||
                       text.contains("timed out") || text.contains("No route to host");
-  const size_t at = text.find("connect to ");
-  if (!failed || at == std::string_view::npos) {
+  constexpr std::array<std::string_view, 3> kOthers{"onnect to ", "Call to send to ", "Call to recv from "};
+  const auto* const other = std::ranges::find_if(kOthers, [&](std::string_view one) { return text.contains(one); });
+  if (!failed || other == kOthers.end()) {
     return std::nullopt;
   }
-  std::string_view rest = text.substr(at + 11);
+  std::string_view rest = text.substr(text.find(*other) + other->size());
   rest = rest.substr(0, rest.find(' '));
   SetUpProblem problem;
   const size_t port = rest.find('<');  // NCCL writes 10.0.0.1<4545>
@@ -51,12 +57,16 @@ std::optional<SetUpProblem> problem_in(std::string_view text) {
 struct ProcessWarnings {
   std::vector<LogLine> warnings;
   std::vector<std::string> interfaces;
+  bool shows_set_up = false;     // its log has what NCCL prints of set-ups at all
   int64_t last_set_up_ns = -1;   // a set-up ended, or a call began; -1: never
   int64_t begun_set_up_ns = -1;  // a set-up began of which no end is in the log; -1: never
   std::optional<int32_t> rank;
 };
 
 std::string who_text(const std::string& node, LoggedProcessKey key, std::optional<int32_t> rank) {
+  if (key.second == 0) {  // a line without its process
+    return rank ? fmt::format("rank {}", *rank) : "a process that its line does not name";
+  }
   return rank ? fmt::format("rank {} ({}, pid {})", *rank, node, key.second)
               : fmt::format("pid {} on {}", key.second, node);
 }
@@ -88,6 +98,32 @@ Finding finding_of(const std::string& node, LoggedProcessKey key, const ProcessW
   return finding;
 }
 
+/// A warning, and all who printed it.
+struct Warned {
+  std::string text;
+  std::vector<std::string> who;
+  int64_t others = 0;
+};
+
+void note_warning(const std::string& who, const std::string& text, std::vector<Warned>& warned) {
+  constexpr size_t kMostWarned = 256;
+  auto known = std::ranges::find(warned, text, &Warned::text);
+  if (known == warned.end() && warned.size() == kMostWarned) {
+    return;
+  }
+  if (known == warned.end()) {
+    known = warned.insert(known, {text, {}, 0});
+  }
+  if (std::ranges::find(known->who, who) != known->who.end()) {
+    return;
+  }
+  if (known->who.size() < kMostWarnersNamed) {
+    known->who.push_back(who);
+  } else {
+    ++known->others;
+  }
+}
+
 }  // namespace
 
 Result<LogWarnings> judge_warnings(EventSource& source) {
@@ -98,13 +134,18 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
   }
   std::map<LoggedProcessKey, ProcessWarnings> processes;
   ST_TRY(source.log_lines({}, [&](const LogLine& row) {
-    if ((row.kind != LogKind::kWarning && row.kind != LogKind::kInterface) || read_torch_report(row.text)) {
+    if (row.kind == LogKind::kTransport) {
+      processes[{row.node_id, row.pid}].shows_set_up = true;
+    }
+    if ((row.kind != LogKind::kWarning && row.kind != LogKind::kInterface) || read_torch_report(row.text) ||
+        read_process_report(row.text)) {
       return;
     }
     ProcessWarnings& process = processes[{row.node_id, row.pid}];
     process.rank = process.rank ? process.rank : row.rank;
     if (row.kind == LogKind::kInterface) {
       process.interfaces.push_back(row.text);
+      process.shows_set_up = true;
     } else {
       process.warnings.push_back(row);
     }
@@ -122,23 +163,46 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
         std::max(process->second.last_set_up_ns, row.known_end_ns().value_or(row.timestamp_ns));
   }));
   LogWarnings out;
-  std::set<std::string> quoted;
+  std::vector<TransferWarning> transfers;
+  std::vector<Warned> warned;
   for (const auto& [key, process] : processes) {
     bool found = false;
+    const std::string who = who_text(names[key.first], key, process.rank);
     for (const LogLine& warning : process.warnings) {
       const auto problem = problem_in(warning.text);
-      // A log with NCCL_DEBUG=WARN shows no set-up that ends: the interfaces are in those that do.
-      const bool shows_set_ups = process.last_set_up_ns < 0 && !process.interfaces.empty();
+      // A log with NCCL_DEBUG=WARN shows no set-up that ends: the interfaces and transports are in those that do.
+      const bool shows_set_ups = process.last_set_up_ns < 0 && process.shows_set_up;
       const bool in_set_up =
           problem && (problem->no_interface || shows_set_ups || process.begun_set_up_ns > process.last_set_up_ns);
       if (!found && in_set_up && process.last_set_up_ns < warning.timestamp_ns) {
         out.findings.push_back(finding_of(names[key.first], key, process, warning, *problem));
         found = true;
-      } else if (!found && out.notes.size() < kMostWarningNotes && quoted.insert(warning.text).second) {
-        out.notes.push_back(fmt::format("{} warned: {}", who_text(names[key.first], key, process.rank),
-                                        warning.text.substr(0, kLongestQuote)));
+      } else if (const auto error = transfer_error_in(warning.text)) {
+        transfers.push_back({who, &warning, *error});
+      } else if (const auto returned = nccl_return_in(warning.text); returned && process.warnings.size() == 1) {
+        note_warning(who, fmt::format("a call of NCCL failed, {} ({})", nccl_error_text(*returned), warning.text),
+                     warned);
+      } else if (!found && !returned) {
+        note_warning(who, warning.text, warned);
       }
     }
+  }
+  if (std::optional<Finding> failed = judge_transfer_errors(transfers)) {
+    out.findings.push_back(std::move(*failed));
+  } else if (!transfers.empty()) {
+    note_warning(transfers.front().who, transfers.front().row->text, warned);
+  }
+  if (out.findings.empty()) {
+    ST_TRY(judge_open_set_ups(source, out.findings, out.notes));
+  }
+  for (const Warned& one : warned) {
+    if (&one - warned.data() == kMostWarningNotes) {
+      out.notes.push_back(fmt::format("{} more warnings of NCCL, in log_line", warned.size() - kMostWarningNotes));
+      break;
+    }
+    out.notes.push_back(fmt::format(
+        "{}{} warned: {}", fmt::join(one.who, ", "), one.others > 0 ? fmt::format(" and {} more", one.others) : "",
+        one.text.empty() ? "its text is on other lines of the log" : one.text.substr(0, kLongestQuote)));
   }
   return out;
 }
