@@ -63,7 +63,9 @@ def needed(every, files):
         seen.add(path)
         queue += includes(path)
         near = in_folder[path.parent]
-        own = {name: sources for name, sources in near.items() if path.with_suffix(".cpp") in sources} or near
+        below = {name: sources for folder, own in in_folder.items() if folder.is_relative_to(path.parent) for name, sources in own.items()}
+        own = {name: sources for name, sources in near.items() if path.with_suffix(".cpp") in sources}
+        own = own or (below if path.suffix == ".h" else near)  # what a header declares may be defined further down
         names |= own.keys()
         queue += [source for sources in own.values() for source in sources]
     return names

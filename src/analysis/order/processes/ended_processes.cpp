@@ -120,17 +120,17 @@ const ProcessLine* earliest(const ProcessLines& lines) {
 
 void judge_ended_processes(const ProcessLog& log, std::vector<Finding>& findings, std::vector<std::string>& notes) {
   ProcessLines firsts = first_failures(log);
-  const auto asked = std::ranges::stable_partition(
-      firsts, [](const ProcessLine* line) { return line->report.ended.exit_code != -SIGTERM; });
-  for (const ProcessLine* line : asked) {
+  const auto asked = std::stable_partition(
+      firsts.begin(), firsts.end(), [](const ProcessLine* line) { return line->report.ended.exit_code != -SIGTERM; });
+  for (const ProcessLine* line : ProcessLines(asked, firsts.end())) {
     notes.push_back(fmt::format("torchrun: {} was asked to end (SIGTERM), by another node's torchrun or from outside",
                                 who_ended(line->report.ended)));
     if (notes.size() > 2 * kMostEndedNamed) {
       break;
     }
   }
-  const bool only_asked = firsts.size() == asked.size() && !firsts.empty();
-  firsts.erase(asked.begin(), asked.end());
+  const bool only_asked = asked == firsts.begin() && !firsts.empty();
+  firsts.erase(asked, firsts.end());
   if (firsts.empty()) {
     note_without_first(only_asked ? ProcessLines() : log.of(ProcessReport::Kind::kEnded), notes);
     return;
