@@ -81,14 +81,22 @@ std::optional<Baseline> baseline_before_change(std::span<const uint32_t> values)
 
 }  // namespace
 
-Baseline Baseline::of(const BaselineSample& sample, int64_t at_least, int64_t floor_ns) {
-  if (sample.count() < at_least) {
-    return {.count = sample.count()};
+Baseline Baseline::of_all(const BaselineSample& sample, int64_t at_least, int64_t floor_ns) {
+  Baseline baseline;
+  if (sample.count() >= at_least) {
+    baseline = baseline_of(sample.values_us_, floor_ns);
   }
-  const std::vector<uint32_t>& values = sample.values_us_;
-  Baseline baseline = baseline_before_change(values).value_or(baseline_of(values, floor_ns));
   baseline.count = sample.count();
   return baseline;
+}
+
+Baseline Baseline::of(const BaselineSample& sample, int64_t at_least) {
+  std::optional<Baseline> before = sample.count() < at_least ? std::nullopt : baseline_before_change(sample.values_us_);
+  if (!before) {
+    return of_all(sample, at_least);
+  }
+  before->count = sample.count();
+  return *before;
 }
 
 }  // namespace stalltrace::analysis

@@ -39,10 +39,12 @@ struct Baseline {
   int64_t count = 0;          // number of instances that it is made of
   bool by_reference = false;  // they are those of another run, which was right (reference.h)
 
-  /// Of fewer than `at_least` durations none is known. `floor_ns`: the least that is above what is usual. Where they
-  /// became longer for good, it is made of those before. They count in the order in which they were added.
-  static Baseline of(const BaselineSample& sample, int64_t at_least = kBaselineInstances,
-                     int64_t floor_ns = kStallFloorNs);
+  /// Of fewer than `at_least` durations none is known. `floor_ns`: the least that is above what is usual.
+  static Baseline of_all(const BaselineSample& sample, int64_t at_least = kBaselineInstances,
+                         int64_t floor_ns = kStallFloorNs);
+  /// The same; where durations became longer for good, of those before. They count in the order in which they were
+  /// added.
+  static Baseline of(const BaselineSample& sample, int64_t at_least = kBaselineInstances);
 };
 
 }  // namespace stalltrace::analysis

@@ -67,7 +67,7 @@ void Baselines::count(const ReferenceClass& of, int64_t instances, bool comparab
 
 void Baselines::replace(Compared compared, const Reference& reference, OfGroup& known) {
   for (auto& [of, steps] : compared.steps) {
-    const Baseline own = Baseline::of(steps.sample);
+    const Baseline own = Baseline::of_all(steps.sample);
     const ReferenceStep* right = own.known ? reference.step(of) : nullptr;
     count(of.first, steps.judged, right != nullptr);
     if (right == nullptr) {
@@ -79,7 +79,7 @@ void Baselines::replace(Compared compared, const Reference& reference, OfGroup& 
     }
   }
   for (auto& [of, transfers] : compared.transfers) {
-    const Baseline own = Baseline::of(transfers.sample);
+    const Baseline own = Baseline::of_all(transfers.sample);
     const Baseline* right = own.known ? reference.transfer(of) : nullptr;
     const auto step = known.reference_steps.lower_bound({of, 0});
     const bool in_slow_steps = step != known.reference_steps.end() && step->first.first == of;
@@ -153,10 +153,10 @@ Baselines Baselines::learn(const Timeline& timeline, const Cluster& cluster, con
       known.steps[kind] = Baseline::of(sample, kFewSteps);
     }
     if (spreads) {
-      known.spread_limit_ns = Baseline::of(*spreads).limit_ns;
+      known.spread_limit_ns = Baseline::of_all(*spreads).limit_ns;
     }
     if (pair_waits) {
-      known.pair_wait = Baseline::of(*pair_waits);
+      known.pair_wait = Baseline::of_all(*pair_waits);
     }
   }
   return baselines;

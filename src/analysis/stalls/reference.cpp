@@ -134,14 +134,14 @@ Reference Reference::learn(const Timeline& timeline, const Cluster& cluster) {
       }
     });
     for (auto& [of, sample] : transfers) {
-      if (const Baseline baseline = Baseline::of(sample, kBaselineInstances, kReferenceFloorNs); baseline.known) {
+      if (const Baseline baseline = Baseline::of_all(sample, kBaselineInstances, kReferenceFloorNs); baseline.known) {
         keep_slower(baseline, reference.transfers_[of]);
       }
     }
     const std::optional<int64_t> lateness_ns =
         steps.empty() ? std::nullopt : largest_lateness_ns(timeline, clocks, group, usual_lateness);
     for (auto& [of, sample] : steps) {
-      if (const Baseline baseline = Baseline::of(sample); baseline.known) {
+      if (const Baseline baseline = Baseline::of_all(sample); baseline.known) {
         ReferenceStep& step = reference.steps_[of];
         keep_slower(baseline, step.period);
         step.lateness_ns = std::max(step.lateness_ns, lateness_ns);

@@ -208,6 +208,10 @@ Status import_inputs(const SortedInputs& inputs, EventSink& sink, const import::
       read.push_back(fmt::format("{}: {}", files, count_of(static_cast<int64_t>(summary.rows), reader.row)));
       return;
     }
+    if (summary.processes == 0) {  // lines of PyTorch or torchrun alone
+      read.push_back(files + " without calls");
+      return;
+    }
     read.push_back(
         fmt::format("{} of {} process{}: {}{}", files, summary.processes, summary.processes == 1 ? "" : "es",
                     count_of(static_cast<int64_t>(summary.calls), "call"),

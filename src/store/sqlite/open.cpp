@@ -21,6 +21,8 @@ namespace stalltrace::store {
 namespace {
 
 constexpr const char* kGiveRecording = "give a file made by 'stalltrace trace'";
+constexpr const char* kGiveReadable =
+    "give a file made by 'stalltrace trace', or a log or dump that 'stalltrace import --help' lists";
 
 /// Empty if there is none; anything but a regular file (a link, a FIFO that would block) counts as none.
 UniqueFd open_log(const std::string& path) {
@@ -52,7 +54,7 @@ Status check_header(const NamedFile& file, int64_t size) {
   }
   if (got < static_cast<ssize_t>(kSqliteMagic.size()) ||
       std::memcmp(header.data(), kSqliteMagic.data(), kSqliteMagic.size()) != 0) {
-    return fail(name + ": not a recording (not an SQLite database)", kGiveRecording, ErrorKind::kCorrupt);
+    return fail(name + ": not a recording (not an SQLite database)", kGiveReadable, ErrorKind::kCorrupt);
   }
   const uint32_t page_field = big_endian(&header[16], 2);
   const int64_t page_bytes = page_field == 1 ? 65536 : page_field;

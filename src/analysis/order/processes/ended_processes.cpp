@@ -5,6 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "analysis/order/processes/process_lines.h"
 #include "analysis/order/processes/take_over.h"
@@ -102,18 +107,38 @@ void note_without_first(const ProcessLines& lines, std::vector<std::string>& not
   }
 }
 
+/// By the host's clock, in seconds; none where it is not of the form "2026-05-05_10:00:03".
+std::optional<int64_t> seconds_of(const ProcessLine* line) {
+  std::tm time{};
+  const std::string text(line->report.ended.time);
+  const char* const end = ::strptime(text.c_str(), "%Y-%m-%d_%H:%M:%S", &time);
+  return end == nullptr || *end != '\0' ? std::nullopt : std::optional<int64_t>(::timegm(&time));
+}
+
 /// The earliest, where times of all hosts are there and one is before the others by more than their clocks may differ;
-/// null: not known. Times of one form are in the order of their texts; those of one second have no order.
+/// null: not known. Hosts may be in different time zones.
 const ProcessLine* earliest(const ProcessLines& lines) {
-  const auto time = [](const ProcessLine* line) { return line->report.ended.time; };
+  constexpr int64_t kClocksApartS = 5;
+  constexpr int64_t kHourS = 3600;
+  constexpr int64_t kNearAnHourS = 60;
   if (lines.size() == 1) {
     return lines.front();
   }
-  if (std::ranges::any_of(lines, [&](const ProcessLine* one) { return time(one).empty(); })) {
-    return nullptr;
+  std::vector<std::pair<int64_t, const ProcessLine*>> times;
+  for (const ProcessLine* line : lines) {
+    const std::optional<int64_t> seconds = seconds_of(line);
+    if (!seconds) {
+      return nullptr;
+    }
+    times.emplace_back(*seconds, line);
   }
-  const ProcessLine* const first = *std::ranges::min_element(lines, {}, time);
-  return std::ranges::count(lines, time(first), time) == 1 ? first : nullptr;
+  std::ranges::sort(times, {}, &std::pair<int64_t, const ProcessLine*>::first);
+  const bool clear = std::all_of(times.begin() + 1, times.end(), [&](const auto& other) {
+    const int64_t later_s = other.first - times.front().first;
+    const int64_t beyond_s = (later_s + kNearAnHourS) % kHourS;
+    return later_s > kClocksApartS && (later_s < kHourS / 2 || beyond_s > 2 * kNearAnHourS);
+  });
+  return clear ? times.front().second : nullptr;
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace stalltrace::analysis {
 namespace {
 
-constexpr size_t kMostProcessLines = 10'000;
+constexpr size_t kMostProcessLines = 10'000;  // of a kind
 constexpr size_t kProcessLinesQuoted = 4;
 constexpr size_t kLongestProcessQuote = 300;
 
@@ -25,6 +25,7 @@ Result<std::unique_ptr<ProcessLog>> ProcessLog::read(EventSource& source) {
   for (const Node& node : nodes) {
     log->nodes_[node.node_id] = node;
   }
+  std::map<ProcessReport::Kind, size_t> kept;
   ST_TRY(source.log_lines({}, [&](const LogLine& row) {
     if (row.kind == LogKind::kTimeout && row.rank) {
       const auto report = read_watchdog_report(row.text);
@@ -32,11 +33,11 @@ Result<std::unique_ptr<ProcessLog>> ProcessLog::read(EventSource& source) {
         log->timeouts_.try_emplace({row.file, *row.rank}, row.line);
       }
     }
-    if (row.kind != LogKind::kWarning || log->lines_.size() == kMostProcessLines) {
+    if (row.kind != LogKind::kWarning) {
       return;
     }
     auto one = std::make_unique<ProcessLine>(ProcessLine{row, {}});
-    if (auto report = read_process_report(one->row.text)) {
+    if (auto report = read_process_report(one->row.text); report && kept[report->kind]++ < kMostProcessLines) {
       one->report = std::move(*report);
       log->lines_.push_back(std::move(one));
     }

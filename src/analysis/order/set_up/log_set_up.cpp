@@ -8,6 +8,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "analysis/order/call_order.h"
 #include "analysis/order/set_up/open_set_ups.h"
@@ -29,6 +30,7 @@ constexpr size_t kLongestQuote = 200;
 struct SetUpProblem {
   std::string address;  // empty: no interface
   bool no_interface = false;
+  bool connecting = false;  // as in a set-up alone; else a connection that there was may have broken
 };
 
 std::optional<SetUpProblem> problem_in(std::string_view text) {
@@ -46,7 +48,7 @@ std::optional<SetUpProblem> problem_in(std::string_view text) {
   }
   std::string_view rest = text.substr(text.find(*other) + other->size());
   rest = rest.substr(0, rest.find(' '));
-  SetUpProblem problem;
+  SetUpProblem problem{.address = "", .connecting = other == kOthers.begin()};
   const size_t port = rest.find('<');  // NCCL writes 10.0.0.1<4545>
   problem.address = port == std::string_view::npos
                         ? std::string(rest)
@@ -103,6 +105,7 @@ struct Warned {
   std::string text;
   std::vector<std::string> who;
   int64_t others = 0;
+  std::string last;  // that was counted: the lines of a process follow each other
 };
 
 void note_warning(const std::string& who, const std::string& text, std::vector<Warned>& warned) {
@@ -112,9 +115,9 @@ void note_warning(const std::string& who, const std::string& text, std::vector<W
     return;
   }
   if (known == warned.end()) {
-    known = warned.insert(known, {text, {}, 0});
+    known = warned.insert(known, {text, {}, 0, {}});
   }
-  if (std::ranges::find(known->who, who) != known->who.end()) {
+  if (std::exchange(known->last, who) == who) {
     return;
   }
   if (known->who.size() < kMostWarnersNamed) {
@@ -172,8 +175,8 @@ Result<LogWarnings> judge_warnings(EventSource& source) {
       const auto problem = problem_in(warning.text);
       // A log with NCCL_DEBUG=WARN shows no set-up that ends: the interfaces and transports are in those that do.
       const bool shows_set_ups = process.last_set_up_ns < 0 && process.shows_set_up;
-      const bool in_set_up =
-          problem && (problem->no_interface || shows_set_ups || process.begun_set_up_ns > process.last_set_up_ns);
+      const bool in_set_up = problem && (problem->no_interface || (problem->connecting && shows_set_ups) ||
+                                         process.begun_set_up_ns > process.last_set_up_ns);
       if (!found && in_set_up && process.last_set_up_ns < warning.timestamp_ns) {
         out.findings.push_back(finding_of(names[key.first], key, process, warning, *problem));
         found = true;

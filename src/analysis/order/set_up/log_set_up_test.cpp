@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "analysis/explain.h"
@@ -73,14 +74,30 @@ struct SetUpLog {
 TEST(LogSetUp, AnAddressThatIsNotReachedInTheWordsOfEachVersion) {
   for (const std::string_view words :
        {"Call to connect to 192.0.2.7<4545> failed : Connection refused",
-        "socketStartConnect: Connect to 192.0.2.7<4545> failed : Software caused connection abort",
-        "Call to recv from 192.0.2.7<4545> failed : Connection reset by peer"}) {
+        "socketStartConnect: Connect to 192.0.2.7<4545> failed : Software caused connection abort"}) {
     SetUpLog log;
     log.say(0, LogKind::kInterface, "NET/Socket : Using [0]eth0:192.0.2.1<0>");
     log.say(0, LogKind::kWarning, std::string(words));
     const Finding finding = log.only();
     EXPECT_EQ(finding.cause, Cause::kInitFailure) << words;
     EXPECT_TRUE(finding.summary.contains("192.0.2.7:4545")) << finding.summary;
+  }
+}
+
+/// A connection that there was breaks during the job as well.
+TEST(LogSetUp, AConnectionThatBrokeIsOfASetUpWhereOneHadBegun) {
+  for (const bool begun : {false, true}) {
+    SetUpLog log;
+    log.say(0, LogKind::kInterface, "NET/Socket : Using [0]eth0:192.0.2.1<0>");
+    if (begun) {
+      log.set_up(0, false);
+    }
+    log.say(0, LogKind::kWarning, "Call to recv from 192.0.2.7<4545> failed : Connection reset by peer");
+    const Report report = log.explained();
+    const bool found = std::ranges::any_of(report.findings, [](const Finding& finding) {
+      return finding.cause == Cause::kInitFailure && finding.severity == Severity::kCritical;
+    });
+    EXPECT_EQ(found, begun);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 #include <utility>
 
 #include "analysis/thresholds/order.h"
@@ -38,22 +39,32 @@ std::optional<int32_t> leading_status(std::string_view text) {
   return error == std::errc() && status > 0 ? std::optional(status) : std::nullopt;
 }
 
-void add_once(std::vector<std::string>& names, std::string name) {
-  if (std::ranges::find(names, name) == names.end()) {
-    names.push_back(std::move(name));
+/// Names in the order in which they came, the first few of them, and how many there are.
+class Names {
+ public:
+  /// False if it came before.
+  bool add(std::string name) {
+    const auto [known, fresh] = all_.insert(std::move(name));
+    if (fresh && first_.size() < kMostTransfersNamed) {
+      first_.push_back(*known);
+    }
+    return fresh;
   }
-}
+  [[nodiscard]] size_t size() const { return all_.size(); }
+  /// "a", "a and b", "a, b, c, d and 2 more"
+  [[nodiscard]] std::string text() const {
+    const bool all = first_.size() == all_.size();
+    std::string text;
+    for (size_t i = 0; i < first_.size(); ++i) {
+      text += (i == 0 ? "" : all && i + 1 == first_.size() ? " and " : ", ") + first_[i];
+    }
+    return all ? text : text + fmt::format(" and {} more", all_.size() - first_.size());
+  }
 
-/// "a", "a and b", "a, b, c, d and 2 more"
-std::string listed(const std::vector<std::string>& names) {
-  const size_t count = std::min(names.size(), kMostTransfersNamed);
-  const bool all = count == names.size();
-  std::string text;
-  for (size_t i = 0; i < count; ++i) {
-    text += (i == 0 ? "" : all && i + 1 == count ? " and " : ", ") + names[i];
-  }
-  return all ? text : text + fmt::format(" and {} more", names.size() - count);
-}
+ private:
+  std::set<std::string> all_;
+  std::vector<std::string> first_;
+};
 
 }  // namespace
 
@@ -92,8 +103,8 @@ std::optional<Finding> judge_transfer_errors(const std::vector<TransferWarning>&
   Finding finding{.cause = Cause::kUnknown, .severity = Severity::kCritical, .confidence = kStandingStillConfidence};
   finding.cost_known = false;
   finding.window = {first->row->timestamp_ns, first->row->timestamp_ns};
-  std::vector<std::string> who;
-  std::vector<std::string> peers;
+  Names who;
+  Names peers;
   int64_t others = 0;
   for (const TransferWarning& one : warnings) {
     if (one.error.status != status) {
@@ -101,11 +112,9 @@ std::optional<Finding> judge_transfer_errors(const std::vector<TransferWarning>&
       continue;
     }
     if (!one.error.peer.empty()) {
-      add_once(peers, printable(one.error.peer));
+      peers.add(printable(one.error.peer));
     }
-    const size_t known = who.size();
-    add_once(who, one.who);
-    if (who.size() > known && known < kMostTransfersNamed) {
+    if (who.add(one.who) && who.size() <= kMostTransfersNamed) {
       finding.evidence.push_back(
           {"log_line", 1, fmt::format("{}: {}", one.who, one.row->text.substr(0, kLongestTransferQuote)), {}});
     }
@@ -113,8 +122,8 @@ std::optional<Finding> judge_transfer_errors(const std::vector<TransferWarning>&
     finding.window.to_ns = std::max(finding.window.to_ns, one.row->timestamp_ns);
   }
   finding.summary =
-      fmt::format("Transfers over InfiniBand or RoCE failed on {}{}: {} (status {}).", listed(who),
-                  peers.empty() ? "" : fmt::format(", with {}", listed(peers)), meaning_of_status(status), status);
+      fmt::format("Transfers over InfiniBand or RoCE failed on {}{}: {} (status {}).", who.text(),
+                  peers.size() == 0 ? "" : fmt::format(", with {}", peers.text()), meaning_of_status(status), status);
   if (others > 0) {
     finding.evidence.push_back(
         {"log_line", others, "completions with other numbers, of which 5 only follows from an earlier error", {}});

@@ -15,6 +15,8 @@
 namespace stalltrace::analysis {
 namespace {
 
+constexpr size_t kMostRanksCompared = 16'384;  // of a group, with each line that names none
+
 /// A line that names the operation: "Watchdog caught collective operation timeout: ...", mostly without the group.
 struct Caught {
   LogLine row;
@@ -138,6 +140,7 @@ class Reader {
       }
     }
     if (named) {
+      index_groups();
       for (const auto& [key, caught] : caught_) {
         add_by_number(key.first, key.second, caught);
       }
@@ -201,25 +204,20 @@ class Reader {
   /// A rank of which no line names a group waits all the same: in the only group that waits in that number at that
   /// time, where that waits in the same operation.
   void add_by_number(int32_t rank, int64_t number, const Caught& caught) {
-    if (!caught.report.group.empty() || has_group(rank)) {
+    if (!caught.report.group.empty() || with_group_.contains(rank)) {
       return;
     }
     out_.waiting.insert(rank);
-    std::map<int32_t, WatchdogState>* only = nullptr;
-    bool same = false;
-    for (auto& [name, ranks] : groups_) {
-      const auto waits = [&](const auto& one) { return one.second.waits_in == number && !one.second.group_by_number; };
-      if (std::ranges::none_of(ranks, waits)) {
-        continue;
-      }
-      if (only != nullptr) {
-        return;
-      }
-      only = &ranks;
-      same =
-          std::ranges::none_of(ranks, [&](const auto& one) { return waits(one) && differ(one.second, caught.report); });
+    const auto waiting = waiting_in_.find(number);
+    if (waiting == waiting_in_.end() || waiting->second.size() > 1 ||
+        (*waiting->second.begin())->size() > kMostRanksCompared) {
+      return;
     }
-    if (only == nullptr || !same || only->contains(rank)) {
+    std::map<int32_t, WatchdogState>* const only = *waiting->second.begin();
+    const bool unlike = std::ranges::any_of(*only, [&](const auto& one) {
+      return one.second.waits_in == number && !one.second.group_by_number && differ(one.second, caught.report);
+    });
+    if (unlike || only->contains(rank)) {
       return;
     }
     const auto stated_ns =
@@ -242,16 +240,22 @@ class Reader {
     add_caught(caught, state);
   }
 
-  [[nodiscard]] bool has_group(int32_t rank) const {
-    return std::ranges::any_of(groups_, [&](const auto& group) {
-      const auto state = group.second.find(rank);
-      return state != group.second.end() && !state->second.group_by_number;
-    });
+  void index_groups() {
+    for (auto& [name, ranks] : groups_) {
+      for (const auto& [rank, state] : ranks) {
+        with_group_.insert(rank);
+        if (state.waits_in) {
+          waiting_in_[*state.waits_in].insert(&ranks);
+        }
+      }
+    }
   }
 
   std::map<std::string, std::map<int32_t, WatchdogState>> groups_;
-  std::map<std::pair<int32_t, int64_t>, Caught> caught_;                      // by rank and number
-  std::map<std::pair<int32_t, int64_t>, std::vector<WatchdogState*>> waits_;  // of `groups_`, likewise
+  std::map<std::pair<int32_t, int64_t>, Caught> caught_;                       // by rank and number
+  std::map<std::pair<int32_t, int64_t>, std::vector<WatchdogState*>> waits_;   // of `groups_`, likewise
+  std::set<int32_t> with_group_;                                               // ranks of which a line names a group
+  std::map<int64_t, std::set<std::map<int32_t, WatchdogState>*>> waiting_in_;  // by number, the groups that wait in it
   WatchdogLogs out_;
 };
 

@@ -76,6 +76,9 @@ History history_before(const Timeline& timeline, const Group& group, int64_t num
 /// Whether all ranks would have entered it at this number, had they gone on as before; none where that is not known.
 std::optional<bool> is_as_before(const Timeline& timeline, const History& history, int64_t number, uint16_t signature) {
   const std::vector<uint16_t>& known = history.signatures;
+  if (known.empty()) {
+    return std::nullopt;
+  }
   const auto same = [&](uint16_t other) { return agree(timeline.signature(other), timeline.signature(signature)); };
   const size_t period = period_of<uint16_t>(known);
   if (kRepeats * period <= known.size()) {
@@ -132,7 +135,14 @@ void decide_by_history(const Timeline& timeline, SignatureVote& vote) {
     }
     usual = *as_before ? std::optional(signature) : usual;
   }
-  if (!usual) {
+  // An operation that none of them entered before begins another phase: which rank is early or late for it is not
+  // known.
+  const auto begins_phase = [&](const auto& other) {
+    const Operation op = timeline.signature(other.first).op;
+    return op != timeline.signature(*usual).op &&
+           std::ranges::none_of(history.signatures, [&](uint16_t known) { return timeline.signature(known).op == op; });
+  };
+  if (!usual || std::ranges::any_of(entered, begins_phase)) {
     return;
   }
   vote.usual = *usual;

@@ -15,7 +15,8 @@ std::optional<SignatureVote> vote_on(const Timeline& timeline, uint32_t group, i
 
 /// Of a vote without a majority: what all ranks entered alike before shows which signature is the usual one. That is
 /// the one that their calls repeat at this number, else the only one that they entered before. Reads a bounded number
-/// of calls. Does not change other votes, nor one of whose signatures both or none are as before.
+/// of calls. Does not change other votes, nor one of whose signatures both or none are as before, or of which one has
+/// an operation that they did not enter before.
 void decide_by_history(const Timeline& timeline, SignatureVote& vote);
 
 /// The vote, decided by history where there is no majority, on the first instance whose ranks differ, after the newest

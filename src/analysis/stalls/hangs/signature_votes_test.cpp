@@ -52,6 +52,28 @@ TEST(SignatureVotes, ThePositionInTheStepDecides) {
   EXPECT_TRUE(has_odd_ones(report.findings[0], 2)) << report.findings[0].summary;
 }
 
+TEST(SignatureVotes, WithoutAnyCallBeforeNothingDecides) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.bytes /= step == 0 && rank % 2 == 0 ? 2 : 1;
+    return true;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  EXPECT_TRUE(has_odd_ones(report.findings[0], 0)) << report.findings[0].summary;
+}
+
+TEST(SignatureVotes, AnOperationThatNoneEnteredBeforeBlamesNoRank) {
+  Ending ending;
+  ending.call = [](int rank, int64_t step, Collective& call) {
+    call.op = step == kDiffers && rank % 2 == 0 ? Operation::kReduce : call.op;
+    return true;
+  };
+  const Report report = report_of(ending);
+  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
+  EXPECT_TRUE(has_odd_ones(report.findings[0], 0)) << report.findings[0].summary;
+}
+
 TEST(SignatureVotes, SizesThatNeverRepeatDecideNothing) {
   Ending ending;
   ending.call = [](int rank, int64_t step, Collective& call) {

@@ -4,6 +4,7 @@
 #include <set>
 #include <type_traits>
 
+#include "analysis/timeline/sequence_table.h"
 #include "model/events/imported/inspector.h"
 
 namespace stalltrace::analysis {
@@ -11,6 +12,9 @@ namespace {
 
 /// Sends and Recvs have numbers by peer, which NCCL does not count.
 bool may_be_counted(const Collective& row) { return row.comm_id_hash == 0 && !is_point_to_point(row.op); }
+
+/// Others are corrupt, and left out later.
+bool has_possible_number(const Collective& row) { return row.seq && *row.seq >= 0 && *row.seq <= kMaxSeq; }
 
 }  // namespace
 
@@ -43,17 +47,38 @@ Result<CommonNames> CommonNames::read(EventSource& source) {
   return names;
 }
 
-/// Only where NCCL counted the calls of all ranks that it names so: else those of one would have numbers of their own.
+/// Only where NCCL counted the calls of all ranks that it names so, or may: else those of one would have numbers of
+/// their own. A rank that was traced from the start counts calls that NCCL does not, and an address that two
+/// communicators had does not show whose a call is.
 void CommonNames::find_counted(const std::vector<Communicator>& rows) {
+  std::map<Pointer, int> at_address;
   std::set<CommHash> uncounted;
+  std::set<std::optional<int32_t>> sizes_without_name;
   for (const Communicator& row : rows) {
-    if (row.comm_id_hash == 0 && row.nccl_comm_hash != 0 && !row.calls_before) {
+    const bool counted =
+        row.comm_id_hash == 0 && row.calls_before && *row.calls_before >= 0 && *row.calls_before <= kMaxSeq;
+    if (row.nccl_comm_hash != 0 && !counted) {
       uncounted.insert(row.nccl_comm_hash);
+    }
+    if (row.comm_id_hash == 0) {
+      ++at_address[pointer_of(row)];
+    }
+    if (row.comm_id_hash == 0 && row.nccl_comm_hash == 0) {
+      sizes_without_name.insert(row.nranks);
     }
   }
   for (const Communicator& row : rows) {
-    if (row.comm_id_hash == 0 && row.nccl_comm_hash != 0 && !uncounted.contains(row.nccl_comm_hash)) {
-      counted_[{row.node_id, row.pid, row.comm_ptr}] = {row.nccl_comm_hash, *row.calls_before};
+    if (row.comm_id_hash == 0 && at_address[pointer_of(row)] > 1) {
+      uncounted.insert(row.nccl_comm_hash);
+    }
+  }
+  const auto may_lack_a_rank = [&](const Communicator& row) {
+    return sizes_without_name.contains(std::nullopt) || sizes_without_name.contains(row.nranks);
+  };
+  for (const Communicator& row : rows) {
+    if (row.comm_id_hash == 0 && row.nccl_comm_hash != 0 && !uncounted.contains(row.nccl_comm_hash) &&
+        !may_lack_a_rank(row)) {
+      counted_[pointer_of(row)] = {row.nccl_comm_hash, *row.calls_before};
     }
   }
 }
@@ -73,7 +98,7 @@ template <typename T>
 bool CommonNames::changes(const T& row) const {
   if constexpr (std::is_same_v<T, Collective>) {
     if (!counted_.empty() && may_be_counted(row)) {
-      return counted({row.node_id, row.pid, row.comm_ptr}) != nullptr;
+      return counted(pointer_of(row)) != nullptr;
     }
   }
   return names_.contains(row.comm_id_hash);
@@ -82,15 +107,15 @@ bool CommonNames::changes(const T& row) const {
 template <typename T>
 void CommonNames::rename_in(T& row) const {
   if constexpr (std::is_same_v<T, Collective>) {
-    const Counted* found = may_be_counted(row) ? counted({row.node_id, row.pid, row.comm_ptr}) : nullptr;
+    const Counted* found = may_be_counted(row) ? counted(pointer_of(row)) : nullptr;
     if (found != nullptr) {
       row.comm_id_hash = found->name;
-      if (row.seq) {
+      if (has_possible_number(row)) {
         *row.seq += found->calls_before;
       }
     }
   } else if constexpr (std::is_same_v<T, Communicator>) {
-    const Counted* found = row.comm_id_hash == 0 ? counted({row.node_id, row.pid, row.comm_ptr}) : nullptr;
+    const Counted* found = row.comm_id_hash == 0 ? counted(pointer_of(row)) : nullptr;
     row.comm_id_hash = found == nullptr ? row.comm_id_hash : found->name;
   }
   rename(row.comm_id_hash);

@@ -33,6 +33,10 @@ class CommonNames final : public EventSource, public NodeStreams {
  private:
   /// A communicator of a process, by its address.
   using Pointer = std::tuple<NodeId, int32_t, uint64_t>;
+  template <typename T>
+  static Pointer pointer_of(const T& row) {
+    return {row.node_id, row.pid, row.comm_ptr};
+  }
   /// A communicator without a name whose calls NCCL counted: its calls get its name, and a number that ranks share.
   struct Counted {
     CommHash name = 0;

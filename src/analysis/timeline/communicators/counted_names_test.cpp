@@ -59,17 +59,55 @@ TEST(CountedNames, WithoutTheCountOfOneRankNoneHas) {
   EXPECT_EQ(named_calls(source), (std::vector<std::pair<CommHash, int64_t>>{{0, 0}}));
 }
 
-TEST(CountedNames, ARankThatWasTracedFromTheStartHasTheName) {
+using Named = std::vector<std::pair<CommHash, int64_t>>;
+
+/// It counts calls that NCCL does not.
+TEST(CountedNames, BesideARankThatWasTracedFromTheStartNoneHas) {
   MemorySource source;
   source.accept(made_before(1, 1000));
   Communicator known = made_before(2, std::nullopt);
   known.comm_id_hash = kId;
   source.accept(known);
   source.accept(call_on(1, 0));
-  Collective call = call_on(2, 1000);
-  call.comm_id_hash = kId;
-  source.accept(call);
-  EXPECT_EQ(named_calls(source), (std::vector<std::pair<CommHash, int64_t>>{{kId, 1000}, {kId, 1000}}));
+  EXPECT_EQ(named_calls(source), (Named{{0, 0}}));
+}
+
+TEST(CountedNames, AnAddressThatTwoCommunicatorsHadNamesNone) {
+  MemorySource source;
+  source.accept(made_before(1, 1000));
+  Communicator second = made_before(1, 0);
+  second.created_ns = 5;
+  second.nccl_comm_hash = kNccl + 1;
+  source.accept(second);
+  source.accept(call_on(1, 0));
+  EXPECT_EQ(named_calls(source), (Named{{0, 0}}));
+}
+
+TEST(CountedNames, ARankWhoseCommunicatorIsNotKnownMayBeOfAnyOfItsSize) {
+  for (const int32_t size : {2, 4}) {
+    MemorySource source;
+    Communicator counted = made_before(1, 1000);
+    counted.nranks = 2;
+    source.accept(counted);
+    Communicator other = made_before(2, std::nullopt);
+    other.nccl_comm_hash = 0;
+    other.nranks = size;
+    source.accept(other);
+    source.accept(call_on(1, 0));
+    EXPECT_EQ(named_calls(source), (size == 2 ? Named{{0, 0}} : Named{{kNccl, 1000}}));
+  }
+}
+
+TEST(CountedNames, NumbersThatNoJobReachesAreNone) {
+  MemorySource source;
+  source.accept(made_before(1, INT64_MAX));
+  source.accept(call_on(1, 1));
+  EXPECT_EQ(named_calls(source), (Named{{0, 1}}));
+  source.accept(made_before(1, 7));
+  Collective corrupt = call_on(1, 2);
+  corrupt.seq = INT64_MAX;
+  source.accept(corrupt);
+  EXPECT_EQ(named_calls(source), (Named{{kNccl, 8}, {kNccl, INT64_MAX}}));
 }
 
 /// A job that was traced after its first third, without the profiler plugin.
@@ -85,6 +123,14 @@ TEST(CountedNames, TheRankThatEntersAnotherCallIsNamed) {
   MemorySource source = attached_late({.kind = simulation::FaultKind::kMismatchedCollective, .rank = 5, .from = 60});
   const Report report = small_job::report_of(source);
   ASSERT_EQ(report.findings.size(), 1U) << small_job::reported(report);
+  small_job::expect_culprit(report.findings[0], Cause::kMismatchedCollective, 5);
+}
+
+/// Few calls are seen before the one that differs.
+TEST(CountedNames, AMismatchSoonAfterAttachingIsNamed) {
+  MemorySource source = attached_late({.kind = simulation::FaultKind::kMismatchedCollective, .rank = 5, .from = 18});
+  const Report report = small_job::report_of(source);
+  ASSERT_FALSE(report.findings.empty());
   small_job::expect_culprit(report.findings[0], Cause::kMismatchedCollective, 5);
 }
 

@@ -274,10 +274,23 @@ UnknownMatches match_unknown_sequences(std::vector<CallSequence>& all, const std
 }
 
 bool may_be_numbered_alike(const CallSequence& a, const CallSequence& b, const Cluster& cluster) {
-  const int64_t shift = a.first_number() - b.first_number();
-  const bool common = a.first_number() < b.end_number() && b.first_number() < a.end_number();
-  return !common || (distance(a, b, shift) != std::numeric_limits<double>::max() &&
-                     candidate_of(a, b, cluster, shift).near_enough());
+  std::vector<int64_t> differences;
+  int64_t compared = 0;
+  int64_t agreed = 0;
+  for_each_pair(a, b, a.first_number() - b.first_number(), [&](const Call& x, const Call& y) {
+    if (!x.present || !y.present) {
+      return;
+    }
+    ++compared;
+    agreed += x.signature == y.signature ? 1 : 0;
+    if (have_ends(x, y)) {
+      differences.push_back(apart_ns(x, y));
+    }
+  });
+  const bool comparable =
+      cluster.clock().comparable(cluster.member(a.member).node_id, cluster.member(b.member).node_id);
+  const int64_t most_ns = kMatchedEndsApartNs + (comparable ? 0 : kMatchedUncertainNs);
+  return 2 * agreed >= compared && (differences.empty() || lower_median(std::move(differences)) <= most_ns);
 }
 
 void doubt_whole_groups(const std::vector<uint32_t>& unmatched, const std::vector<CallSequence>& all,

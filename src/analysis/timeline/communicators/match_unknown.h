@@ -27,8 +27,8 @@ struct UnknownMatches {
 UnknownMatches match_unknown_sequences(std::vector<CallSequence>& all, const std::vector<uint32_t>& sequences,
                                        const Cluster& cluster);
 
-/// False if calls of one number are of different kinds, or too far apart in time, to be of one communicator. True of
-/// sequences that have no numbers in common.
+/// False if most calls of one number are of different kinds, or those that ended ended too far apart in time, to be of
+/// one communicator. True of sequences that have no numbers in common.
 bool may_be_numbered_alike(const CallSequence& a, const CallSequence& b, const Cluster& cluster);
 
 /// A rank with an unmatched sequence may take part in any communicator without a name of its job: of those that lack

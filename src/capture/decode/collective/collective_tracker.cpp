@@ -85,7 +85,8 @@ bool CollectiveTracker::describe_data(ProcessState& process, const st_call_entry
     row.count = *row.count / *row.nranks;  // the buffer holds all ranks' parts
   }
   row.bytes = payload_bytes(row.op, row.count.value_or(0), element_bytes, row.nranks.value_or(0));
-  if (!comm.row.comm_id_hash && !row.peer && !is_counted_by_nccl(row.op)) {
+  if (!comm.row.comm_id_hash && !row.peer &&
+      (!is_counted_by_nccl(row.op) || row.count == 0)) {  // NCCL drops empty ones
     note_uncounted(comm);
   }
   uint64_t number = number_of_call(comm, record);
