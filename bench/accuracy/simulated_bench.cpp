@@ -46,7 +46,7 @@ Result<Report> report_of(EventSource& source) {
 lab::CostGate gate_of(std::string_view cause) {
   const std::optional<Cause> known = cause_from_text(cause);
   const analysis::Gate gate = known ? analysis::rule_of(*known).gate : analysis::Gate{};
-  return {gate.single_ns, gate.total_ns, gate.share};
+  return {gate.single_ns, gate.total_ns, gate.share, analysis::kShareSpanNs};
 }
 
 struct Request {

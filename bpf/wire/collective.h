@@ -117,7 +117,7 @@ struct st_nccl_fields {
   __s32 nranks;
 };
 
-/* What NCCL's memory shows of a communicator, sent before the records of some of its first calls. */
+/* What NCCL's memory shows of a communicator, sent before the record of each of its first calls. */
 struct st_nccl_identity {
   struct st_header header;
   __u64 comm;

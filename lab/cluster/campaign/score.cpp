@@ -269,7 +269,7 @@ bool is_below(const CostGate& gate, const TrueCost& cost, const TruthRead& truth
   const std::vector<TimeRange>& intervals = truth.faults.front().intervals;
   const int64_t job_ns = truth.ended_ns - truth.started_ns;
   const int64_t fault_ns = intervals.empty() ? 0 : intervals.back().to_ns - intervals.front().from_ns;
-  const int64_t span_ns = std::max(std::min(fault_ns, job_ns), std::min(kGateSpanNs, job_ns));
+  const int64_t span_ns = std::max(std::min(fault_ns, job_ns), std::min(gate.span_ns, job_ns));
   const double total_ns = std::max(static_cast<double>(gate.total_ns), gate.share * static_cast<double>(span_ns));
   constexpr auto kNs = static_cast<double>(kNsPerMs);
   return cost.ms * kNs < total_ns && cost.single_ms * kNs < static_cast<double>(gate.single_ns);
@@ -352,7 +352,7 @@ DrawScore score(const TruthRead& truth, const std::vector<ReportedFault>& report
     }
   }
   const bool costless = cost_known && truth.completed && real[0].catalogued &&
-                        (cost->ms < kWorthSayingMs || is_below(gate_of(real[0].cause), *cost, truth));
+                        (cost->ms < kWorthSayingMs || (gate_of && is_below(gate_of(real[0].cause), *cost, truth)));
   result.verdict = !result.false_causes.empty() ? DrawVerdict::kWrong
                    : costless                   ? DrawVerdict::kCostless
                    : all_named                  ? DrawVerdict::kRight

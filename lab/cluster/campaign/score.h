@@ -119,15 +119,15 @@ struct TrueCost {
 };
 
 /// The cost from which on the analysis reports a cause: one loss of `single_ns` at once, or `total_ns` that are `share`
-/// of the time from its beginning to its end, or of kGateSpanNs (less if the job was shorter), whichever is longer.
+/// of the time from its beginning to its end, or of `span_ns` (less if the job was shorter), whichever is longer.
 struct CostGate {
   int64_t single_ns = 0;
   int64_t total_ns = 0;
   double share = 0;
+  int64_t span_ns = 0;
 };
-/// Of a cause; of one that is not known, zeros.
+/// Of a cause; of one that is not known, zeros. Empty: no cause has a gate.
 using GateOf = std::function<CostGate(std::string_view cause)>;
-inline constexpr int64_t kGateSpanNs = 10 * kNsPerSecond;
 
 /// Smaller costs, by the job's own clock, are within one TCP timeout (200 ms) and the scatter of steps.
 inline constexpr double kWorthSayingMs = 250;

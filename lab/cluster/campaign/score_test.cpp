@@ -56,7 +56,7 @@ DrawScore score(const std::vector<TrueFault>& faults, const std::vector<Reported
                 std::optional<double> cost_ms, bool completed = true) {
   const TruthRead truth{.faults = faults, .ended_ns = 60 * kNsPerSecond, .completed = completed};
   const auto cost = cost_ms ? std::optional(TrueCost{.ms = *cost_ms, .single_ms = *cost_ms}) : std::nullopt;
-  return score(truth, reported, cost, [](std::string_view) { return CostGate{}; });
+  return score(truth, reported, cost, {});
 }
 
 TEST(Truths, NoRankIsToBlameForAFaultOfTheWholeJob) {
@@ -334,7 +334,7 @@ TEST(Score, WhatCostLessThanAFindingNeedsIsCostless) {
   const TruthRead truth{.faults = {slow}, .ended_ns = 60 * kNsPerSecond, .completed = true};
   const auto verdict = [&](double ms, double single_ms) {
     const GateOf gate_of = [](std::string_view cause) {
-      return cause == "slow_link" ? CostGate{kNsPerSecond / 2, kNsPerSecond / 2, 0.1} : CostGate{};
+      return cause == "slow_link" ? CostGate{kNsPerSecond / 2, kNsPerSecond / 2, 0.1, 10 * kNsPerSecond} : CostGate{};
     };
     return score(truth, {}, TrueCost{.ms = ms, .single_ms = single_ms}, gate_of).verdict;
   };

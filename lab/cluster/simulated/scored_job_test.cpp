@@ -33,7 +33,7 @@ Result<Report> reports_nothing(EventSource&) { return Report{}; }
 
 /// By no gate: whatever a fault costs is worth a finding.
 Result<ScoredJob> scored(int64_t number, const simulation::JobOptions& options, const Explain& explain) {
-  return score_simulated(number, options, explain, [](std::string_view) { return CostGate{}; });
+  return score_simulated(number, options, explain, {});
 }
 
 TEST(ScoredJob, IsScoredAgainstItsTruth) {

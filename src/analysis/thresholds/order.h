@@ -23,6 +23,11 @@ inline constexpr int64_t kLongestPauses = 4;
 /// (TORCH_NCCL_COORD_CHECK_MILSEC, 1000 ms): numbers that a rank printed up to this long before the report are of the
 /// same moment. As much again is left for the clocks of hosts.
 inline constexpr int64_t kStatementsApartNs = 2 * kNsPerSecond;
+/// Of the processes that torchrun saw end on several hosts, the first is before the others by more than the clocks of
+/// the hosts may differ ...
+inline constexpr int64_t kFailuresApartNs = 5 * kNsPerSecond;
+/// ... and not by about whole hours: torchrun prints local times, and hosts may be in different time zones.
+inline constexpr int64_t kNearWholeHoursNs = 60 * kNsPerSecond;
 /// The rank left its communicator although others are in a later call.
 inline constexpr double kLeftConfidence = 0.9;
 /// The call before ended, so that the rank is outside, as in a Flight Recorder dump.

@@ -67,7 +67,7 @@ Result<std::string> program_id() {
 lab::CostGate gate_of(std::string_view cause) {
   const std::optional<Cause> known = cause_from_text(cause);
   const analysis::Gate gate = known ? analysis::rule_of(*known).gate : analysis::Gate{};
-  return {gate.single_ns, gate.total_ns, gate.share};
+  return {gate.single_ns, gate.total_ns, gate.share, analysis::kShareSpanNs};
 }
 
 /// What the shift test asks of the analysis.

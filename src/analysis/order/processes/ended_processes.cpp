@@ -14,6 +14,7 @@
 #include "analysis/order/processes/process_lines.h"
 #include "analysis/order/processes/take_over.h"
 #include "analysis/thresholds/order.h"
+#include "base/clock.h"
 #include "base/text.h"
 
 namespace stalltrace::analysis {
@@ -107,36 +108,33 @@ void note_without_first(const ProcessLines& lines, std::vector<std::string>& not
   }
 }
 
-/// By the host's clock, in seconds; none where it is not of the form "2026-05-05_10:00:03".
-std::optional<int64_t> seconds_of(const ProcessLine* line) {
+/// By the host's clock, in ns; none where it is not of the form "2026-05-05_10:00:03".
+std::optional<int64_t> time_of(const ProcessLine* line) {
   std::tm time{};
   const std::string text(line->report.ended.time);
   const char* const end = ::strptime(text.c_str(), "%Y-%m-%d_%H:%M:%S", &time);
-  return end == nullptr || *end != '\0' ? std::nullopt : std::optional<int64_t>(::timegm(&time));
+  return end == nullptr || *end != '\0' ? std::nullopt : std::optional<int64_t>(::timegm(&time) * kNsPerSecond);
 }
 
-/// The earliest, where times of all hosts are there and one is before the others by more than their clocks may differ;
-/// null: not known. Hosts may be in different time zones.
+/// The first of several, where the times of all are there and show that; null: not known.
 const ProcessLine* earliest(const ProcessLines& lines) {
-  constexpr int64_t kClocksApartS = 5;
-  constexpr int64_t kHourS = 3600;
-  constexpr int64_t kNearAnHourS = 60;
+  constexpr int64_t kHourNs = 3600 * kNsPerSecond;
   if (lines.size() == 1) {
     return lines.front();
   }
   std::vector<std::pair<int64_t, const ProcessLine*>> times;
   for (const ProcessLine* line : lines) {
-    const std::optional<int64_t> seconds = seconds_of(line);
-    if (!seconds) {
+    const std::optional<int64_t> time_ns = time_of(line);
+    if (!time_ns) {
       return nullptr;
     }
-    times.emplace_back(*seconds, line);
+    times.emplace_back(*time_ns, line);
   }
   std::ranges::sort(times, {}, &std::pair<int64_t, const ProcessLine*>::first);
   const bool clear = std::all_of(times.begin() + 1, times.end(), [&](const auto& other) {
-    const int64_t later_s = other.first - times.front().first;
-    const int64_t beyond_s = (later_s + kNearAnHourS) % kHourS;
-    return later_s > kClocksApartS && (later_s < kHourS / 2 || beyond_s > 2 * kNearAnHourS);
+    const int64_t later_ns = other.first - times.front().first;
+    const bool hours = later_ns > kHourNs / 2 && (later_ns + kNearWholeHoursNs) % kHourNs <= 2 * kNearWholeHoursNs;
+    return later_ns > kFailuresApartNs && !hours;
   });
   return clear ? times.front().second : nullptr;
 }

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "analysis/explain.h"
 #include "analysis/testing/golden_text.h"
@@ -185,6 +188,17 @@ TEST(ProcessReports, OfSeveralHostsTheEarliestCounts) {
   output.ended(ended_process(5, 1, "2026-05-05_10:00:09"));
   output.ended(ended_process(1, -11, "2026-05-05_10:00:03"));
   EXPECT_EQ(output.only().culprit->rank, 1);
+  for (const auto& [other, named] : std::vector<std::pair<std::string_view, bool>>{
+           {"2026-05-05_10:00:07", false},  // clocks of hosts may differ by that
+           {"2026-05-05_11:00:12", false},  // another time zone
+           {"2026-05-05_12:59:40", false},
+           {"2026-05-05_10:30:03", true},  // after the timeout of the others
+           {"not a time", false}}) {
+    EndOutput apart;
+    apart.ended(ended_process(5, -11, other));
+    apart.ended(ended_process(1, -11, "2026-05-05_10:00:03"));
+    EXPECT_EQ(apart.only().culprit.has_value(), named) << other;
+  }
   EndOutput together;
   together.ended(ended_process(5, -11, "2026-05-05_10:00:03"));
   together.ended(ended_process(1, -11, "2026-05-05_10:00:03"));

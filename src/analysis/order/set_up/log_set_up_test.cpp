@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "analysis/explain.h"
 #include "analysis/order/set_up/transfer_errors.h"
 #include "analysis/testing/golden_text.h"
+#include "analysis/testing/small_job.h"
 #include "base/clock.h"
 #include "model/events/imported_evidence.h"
 #include "model/memory_source.h"
@@ -59,11 +59,7 @@ struct SetUpLog {
     row.pid = 100 + rank;
     source.accept(row);
   }
-  Report explained() {
-    const auto result = explain(source);
-    EXPECT_TRUE(result);
-    return result ? result->report : Report();
-  }
+  Report explained() { return small_job::report_of(source); }
   Finding only() {
     const Report report = explained();
     EXPECT_EQ(report.findings.size(), 1U);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "analysis/testing/golden_text.h"
 #include "analysis/testing/small_job.h"
@@ -52,37 +53,33 @@ TEST(SignatureVotes, ThePositionInTheStepDecides) {
   EXPECT_TRUE(has_odd_ones(report.findings[0], 2)) << report.findings[0].summary;
 }
 
-TEST(SignatureVotes, WithoutAnyCallBeforeNothingDecides) {
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    call.bytes /= step == 0 && rank % 2 == 0 ? 2 : 1;
-    return true;
+TEST(SignatureVotes, WhereNothingBeforeDecidesNoRankIsNamed) {
+  struct Case {
+    const char* what;
+    std::function<void(int rank, int64_t step, Collective&)> change;
   };
-  const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
-  EXPECT_TRUE(has_odd_ones(report.findings[0], 0)) << report.findings[0].summary;
-}
-
-TEST(SignatureVotes, AnOperationThatNoneEnteredBeforeBlamesNoRank) {
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    call.op = step == kDiffers && rank % 2 == 0 ? Operation::kReduce : call.op;
-    return true;
+  const Case cases[] = {
+      {"no call came before",
+       [](int rank, int64_t step, Collective& call) { call.bytes /= step == 0 && rank % 2 == 0 ? 2 : 1; }},
+      {"an operation that none entered before",
+       [](int rank, int64_t step, Collective& call) {
+         call.op = step == kDiffers && rank % 2 == 0 ? Operation::kReduce : call.op;
+       }},
+      {"sizes that never repeat",
+       [](int rank, int64_t step, Collective& call) {
+         call.bytes = (1000 + step * step) * 4 + (step == kDiffers && rank % 2 == 0 ? 4 : 0);
+       }},
   };
-  const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
-  EXPECT_TRUE(has_odd_ones(report.findings[0], 0)) << report.findings[0].summary;
-}
-
-TEST(SignatureVotes, SizesThatNeverRepeatDecideNothing) {
-  Ending ending;
-  ending.call = [](int rank, int64_t step, Collective& call) {
-    call.bytes = (1000 + step * step) * 4 + (step == kDiffers && rank % 2 == 0 ? 4 : 0);
-    return true;
-  };
-  const Report report = report_of(ending);
-  ASSERT_EQ(report.findings.size(), 1U) << reported(report);
-  EXPECT_TRUE(has_odd_ones(report.findings[0], 0)) << report.findings[0].summary;
+  for (const Case& one : cases) {
+    Ending ending;
+    ending.call = [&one](int rank, int64_t step, Collective& call) {
+      one.change(rank, step, call);
+      return true;
+    };
+    const Report report = report_of(ending);
+    ASSERT_EQ(report.findings.size(), 1U) << one.what << reported(report);
+    EXPECT_TRUE(has_odd_ones(report.findings[0], 0)) << one.what << report.findings[0].summary;
+  }
 }
 
 }  // namespace

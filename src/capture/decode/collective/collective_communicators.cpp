@@ -206,12 +206,12 @@ void CollectiveTracker::learn_from_memory(ProcessState& process, Comm& comm, con
 /// Readings within a group show too few, each less than the one before; of others all show the same. The largest counts
 /// once it was read twice.
 bool CollectiveTracker::note_reading(Comm& comm, std::optional<int64_t> calls_before) {
-  if (!calls_before || comm.uncounted || calls_before < comm.before_at_most) {
+  if (!calls_before || comm.uncounted || calls_before < comm.largest_reading) {
     return false;
   }
   const std::optional<int64_t> earlier = comm.row.calls_before;
-  comm.row.calls_before = calls_before == comm.before_at_most ? calls_before : std::nullopt;
-  comm.before_at_most = calls_before;
+  comm.row.calls_before = calls_before == comm.largest_reading ? calls_before : std::nullopt;
+  comm.largest_reading = calls_before;
   return comm.row.calls_before != earlier;
 }
 

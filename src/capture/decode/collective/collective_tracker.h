@@ -75,8 +75,8 @@ class CollectiveTracker {
     uint64_t splits = 0;
     std::set<uint32_t> recent_tags;
     bool tags_repeat = false;
-    std::optional<int64_t> before_at_most;  // the largest reading of Communicator::calls_before
-    bool uncounted = false;                 // NCCL does not count all of its calls that have a number
+    std::optional<int64_t> largest_reading;  // of Communicator::calls_before
+    bool uncounted = false;                  // NCCL does not count all of its calls that have a number
   };
   /// What NCCL's memory showed of a communicator.
   struct Shown {
